@@ -1,0 +1,1 @@
+"""Where exports read from and write to."""
