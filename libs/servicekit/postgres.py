@@ -30,7 +30,7 @@ else:
 Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 """A connection as the pool lends it."""
 
-InitHook: TypeAlias = "Callable[[asyncpg.Connection[asyncpg.Record] | Connection], Awaitable[None]]"
+InitHook: TypeAlias = Callable[[Any], Awaitable[None]]
 """Prepares a new connection, for example by setting type codecs."""
 
 
