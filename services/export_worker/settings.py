@@ -13,7 +13,7 @@ class ExportSettings(Block):
     """Where exports go and what one export, and all together, may use."""
 
     location: Annotated[str, Field(min_length=1)] = ".sluicegate/exports"
-    """A folder, ``file:///…``, or ``s3://bucket/prefix`` and the like; credentials come from the store's own variables."""
+    """A folder, ``file:///…``, or ``s3://bucket/prefix`` and the like; credentials: the store's own variables."""
 
     channels: Annotated[tuple[str, ...], Field(min_length=1)] = ("export-small",)
     concurrency: Annotated[int, Field(ge=1, le=64)] = 2
