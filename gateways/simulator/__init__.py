@@ -1,0 +1,1 @@
+"""The gateway simulator: a demo fleet behind every implemented platform's shape, with faults on demand."""

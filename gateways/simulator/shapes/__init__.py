@@ -1,0 +1,1 @@
+"""How each platform says what the simulated cards do; one file per platform."""
