@@ -1,8 +1,8 @@
 """Publish to and consume from nsqd: the only module that knows pynsq.
 
-pynsq supplies the connection (`nsq.AsyncConn`) and the protocol. Its `Writer` and `Reader` are not used: their reconnect, backoff
-and re-ready timers can't be disarmed. What they do is done here, bounded and stoppable. Delivery is at least once: a message may come
-twice, may come late, and whoever handles it must not mind.
+pynsq supplies the connection (`nsq.AsyncConn`) and the protocol. Its `Writer` and `Reader` are not used: their
+reconnect, backoff and re-ready timers can't be disarmed. What they do is done here, bounded and stoppable. Delivery is
+at least once: a message may come twice, may come late, and whoever handles it must not mind.
 """
 
 from servicekit.nsq.admin import ChannelStats, NsqAdmin, TopicStats

@@ -101,8 +101,8 @@ class NsqAdmin:
     async def prime(self, channels: dict[str, list[str]]) -> None:
         """Create topics with their channels, and let nsqd write their files, so that a crash loses nothing queued.
 
-        Takes about a second, once: topics that have carried a message are left alone. Each new channel gets one message that `Consumer`
-        finishes by itself.
+        Takes about a second, once: channels that have carried a message are left alone. A new one gets one message,
+        which `Consumer` finishes by itself.
         """
         known = await self.stats()
         fresh = False
@@ -110,7 +110,9 @@ class NsqAdmin:
             before = known.get(topic)
             for name in names:
                 await self.create(topic, name)
-            if before is None or any(name not in before.channels or not before.message_count for name in names):
+            if before is None or any(
+                name not in before.channels or not before.message_count for name in names
+            ):
                 await self._call("POST", "/pub", topic=topic, body=PRIMER_BODY)
                 fresh = True
         if fresh:

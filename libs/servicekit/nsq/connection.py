@@ -1,6 +1,6 @@
 """Tame one pynsq connection: bounded connect, no blocking DNS, bulk reads, combined writes, one end.
 
-The overridden private methods are those of pynsq 0.9.1; `tests/unit/servicekit_nsq` fails if another version changes them.
+The overridden private methods are those of pynsq 0.9.1; a unit test fails if another version renames them.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class BrokerConnection(AsyncConn):  # type: ignore[misc] # pynsq has no types
                 break
             try:
                 self.trigger(event.DATA, conn=self, data=data[start + _LENGTH.size : end])
-            except Exception:
+            except Exception:  # noqa: BLE001 - the shell around frame handlers
                 _log.exception("a handler of an NSQ frame failed")
             start = end
         return data[start:]

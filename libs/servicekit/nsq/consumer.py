@@ -29,7 +29,7 @@ Handler = Callable[[Message], Awaitable[None]]
 
 @dataclass(slots=True)
 class ConsumerCounts:
-    """Count since the start: `received` deliveries, `failed` handler calls, `lost` with a connection, `late` answers."""
+    """Count since the start: deliveries, failed handler calls, messages lost with a connection, answers too late."""
 
     received: int = 0
     failed: int = 0
@@ -40,9 +40,19 @@ class ConsumerCounts:
 class Consumer:
     """Hand each message to `handler`, with at most `max_in_flight` in hand.
 
-    The handler ends the message itself, now or later (a batch may end it after the handler returned). What is in hand is touched, so that
-    nsqd does not deliver it elsewhere, for up to 15 minutes. A handler's exception is logged and nsqd delivers the message again after
-    `failure_delay`. nothing else is ever requeued but what is left at the end of a drain; nothing is ever dropped.
+    The handler ends the message itself, now or later (a batch may end it after the handler returned). What is in hand
+    is touched, so that nsqd does not deliver it elsewhere, for up to 15 minutes. A handler's exception is logged, and
+    nsqd delivers that message again after `failure_delay`. Nothing else is requeued but what is left at the end of a
+    drain, and nothing is dropped, however often it was attempted.
+
+    Args:
+        settings: where nsqd is.
+        topic: what to consume.
+        channel: as whom.
+        handler: called once per delivery, each call in a task of its own.
+        max_in_flight: at least 1; nsqd caps it at --max-rdy-count (2,500).
+        clock: decides about reconnecting and touching.
+        tuning: time limits and sizes.
 
     Raises:
         ServiceError: INVALID_FIELD if the topic or channel is no NSQ name.
@@ -81,7 +91,7 @@ class Consumer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._settled = asyncio.Event()
         self._settled.set()
-        self._answer: asyncio.Future[bytes] | None = None
+        self._answer: asyncio.Future[None] | None = None
         self._toucher: asyncio.Task[None] | None = None
         self._paused = False
         self._draining = False
@@ -182,9 +192,11 @@ class Consumer:
     async def _handle(self, message: Message) -> None:
         try:
             await self._handler(message)
-        except Exception:
+        except Exception:  # noqa: BLE001 - the consumer's shell
             self.counts.failed += 1
-            _log.exception("handler failed", consumer=self.name, message_id=message.id, attempts=message.attempts)
+            _log.exception(
+                "handler failed", consumer=self.name, message_id=message.id, attempts=message.attempts
+            )
             message.hand_back(timedelta(seconds=self._tuning.failure_delay))
 
     async def _finish_primer(self, message: Message) -> None:
@@ -202,9 +214,9 @@ class Consumer:
         if not self._tasks and not self._held:
             self._settled.set()
 
-    def _answered(self, data: bytes, **_: Any) -> None:
+    def _answered(self, **_: Any) -> None:
         if self._answer is not None and not self._answer.done():
-            self._answer.set_result(data)
+            self._answer.set_result(None)
 
     def _refused(self, conn: BrokerConnection, error: Exception, **_: Any) -> None:
         text = error_text(error)

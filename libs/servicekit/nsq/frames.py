@@ -1,7 +1,7 @@
 """Check and encode publish commands.
 
-nsqd answers a bad topic, an empty body or a body that is too large with a fatal error, which ends the connection and fails every other publish
-on it; hence everything is checked before it is sent.
+nsqd answers a bad topic, an empty body or a body that is too large with a fatal error, which ends the connection and
+fails every other publish on it; hence everything is checked before it is sent.
 """
 
 import struct
@@ -28,7 +28,9 @@ def check_topic(topic: str) -> None:
 def check_channel(channel: str) -> None:
     """Raise INVALID_FIELD unless nsqd accepts the channel's name."""
     if not protocol.valid_channel_name(channel) or channel.endswith("\n"):
-        raise invalid_field("channel", f"{channel!r} is no NSQ name: 1 to 64 of letters, digits, '.', '_', '-'")
+        raise invalid_field(
+            "channel", f"{channel!r} is no NSQ name: 1 to 64 of letters, digits, '.', '_', '-'"
+        )
 
 
 def check_bodies(bodies: Sequence[bytes], tuning: NsqTuning) -> None:

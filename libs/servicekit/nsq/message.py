@@ -12,7 +12,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Message:
-    """Be one delivery; it ends once, by `finish` or `requeue`, or when its connection is lost and nsqd delivers it again.
+    """Be one delivery; it ends once: by `finish`, by `requeue`, or lost with its connection, and then it comes again.
 
     Attributes:
         body: the published bytes.

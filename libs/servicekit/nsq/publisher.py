@@ -26,8 +26,9 @@ _log = get_logger(__name__)
 class Publisher:
     """Send messages over one pipelined connection.
 
-    Publishes that wait at the same time share commands. Each one ends exactly once: with nsqd's OK, or with ServiceError within
-    `publish_seconds`. After a failure whose metadata says `stored: unknown`, nsqd may have the message all the same.
+    Publishes that wait at the same time share commands. Each one ends exactly once: with nsqd's OK, or with
+    ServiceError within `publish_seconds`. If its metadata says `stored: unknown`, nsqd may have the message all the
+    same.
     """
 
     name = "nsq publisher"
@@ -85,7 +86,8 @@ class Publisher:
         """Publish one message of 1 byte to 1 MiB and return once nsqd has it.
 
         Raises:
-            ServiceError: INVALID_FIELD for a bad topic or body; DEPENDENCY_AWAY if nsqd is away, refused, or did not answer in time.
+            ServiceError: INVALID_FIELD for a bad topic or body; DEPENDENCY_AWAY if nsqd is away, refused, or was too
+                slow.
         """
         await self.publish_many(topic, (body,))
 
@@ -190,7 +192,7 @@ class Publisher:
             self._expire(self._clock.monotonic() - self._tuning.publish_seconds)
 
     def _expire(self, oldest: float) -> None:
-        """Fail what waited too long; a missing answer also ends the connection, as later answers could not be told apart."""
+        """Fail what waited too long; after a missing answer the connection ends: later ones could not be told apart."""
         _fail(self._queue.expired(oldest), _away("nsqd is too slow", stored="no"))
         connection = self._link.connection
         if connection is not None and self._sent and self._sent[0].created < oldest:
