@@ -23,7 +23,11 @@ class Coalescer(Generic[Item, Result]):
     """
 
     def __init__(
-        self, flush: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]], *, max_items: int, lanes: int = 1
+        self,
+        flush: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]],
+        *,
+        max_items: int,
+        lanes: int = 1,
     ) -> None:
         self._flush = flush
         self._max_items = max_items
