@@ -11,7 +11,13 @@ import grpc.aio
 from servicekit.coalescing import Coalescer
 from sluicegate_client.claim_keeper import ClaimKey
 from sluicegate_client.task_context import StopReason, TaskContext, TaskResult, encode_result, result_json
-from sluicegate_client.task_errors import ClaimLostError, FailureReport, PermanentError, TransientError, describe_failure
+from sluicegate_client.task_errors import (
+    ClaimLostError,
+    FailureReport,
+    PermanentError,
+    TransientError,
+    describe_failure,
+)
 from sluicegate_client.text_writer import TextWriter, storable
 from sluicegate_client.worker_calls import ClaimedTask, Completion, Failure, WorkerCalls, WriteAnswer
 
