@@ -8,8 +8,9 @@ from typing import NoReturn, TypeVar
 
 from pydantic import ValidationError
 
-from servicekit import logs
+from servicekit import logs, telemetry
 from servicekit.environment import VariableError
+from servicekit.metrics import MetricsServer
 from servicekit.process import App, run
 from servicekit.settings import ServiceSettings, problems, redacted
 
@@ -41,7 +42,11 @@ def main(
         sys.exit(0)
     logs.setup(settings.log, service=settings.service_name)
     logs.remember_secrets(settings)
-    sys.exit(run(lambda: _with_shared_parts(settings, build)))
+    try:
+        code = run(lambda: _with_shared_parts(settings, build))
+    finally:
+        telemetry.shutdown()
+    sys.exit(code)
 
 
 def _read(settings_class: type[Settings]) -> Settings:
@@ -54,10 +59,15 @@ def _read(settings_class: type[Settings]) -> Settings:
 
 
 def _with_shared_parts(settings: Settings, build: Callable[[Settings], App]) -> App:
+    telemetry.setup(settings.service_name, settings.telemetry)
     app = build(settings)
+    components = list(app.components)
+    if settings.metrics_port:
+        variable = f"{settings.env_prefix()}METRICS_PORT"
+        components.insert(0, MetricsServer(settings.metrics_host, settings.metrics_port, variable=variable))
     return replace(
         app,
-        components=[*app.components],
+        components=components,
         start_timeout=settings.start_timeout,
         drain_timeout=settings.drain_timeout,
     )
