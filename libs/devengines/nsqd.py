@@ -3,19 +3,21 @@
 Everything here blocks: call it from synchronous code or through `asyncio.to_thread`.
 """
 
-import contextlib
 import fcntl
 import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+from devengines.child import spawn
+from devengines.errors import EngineError
+from devengines.ports import free_ports
 
 NSQD_VERSION = "1.3.0"
 NSQD_FLAGS = (
@@ -33,10 +35,6 @@ _STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.02
 _START_ATTEMPTS = 5
 _HOST = "127.0.0.1"
-
-
-class EngineError(RuntimeError):
-    """Say which engine could not be started, and why."""
 
 
 def build_nsqd() -> Path | None:
@@ -60,13 +58,17 @@ class BrokerProcess:
         data_dir: holds the log, and nsqd's queues.
         tcp_port: 0 for any free port.
         http_port: 0 for any free port.
+        flags: are added to the documented ones; the last one of a name wins.
     """
 
     name = "broker"
     durable = False
 
-    def __init__(self, data_dir: Path, tcp_port: int = 0, http_port: int = 0) -> None:
+    def __init__(
+        self, data_dir: Path, tcp_port: int = 0, http_port: int = 0, *, flags: tuple[str, ...] = ()
+    ) -> None:
         self.data_dir = data_dir
+        self._flags = flags
         self.tcp_port = tcp_port
         self.http_port = http_port
         self._fixed_ports = bool(tcp_port and http_port)
@@ -138,7 +140,7 @@ class BrokerProcess:
     def _start_once(self) -> None:
         command = self._command()
         with self.log_path.open("ab") as log:
-            self._process = _spawn(command, log)
+            self._process = spawn(command, log)
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
             if not self.running:
@@ -186,7 +188,7 @@ class NsqdProcess(BrokerProcess):
         tcp_port: 0 for any free port.
         http_port: 0 for any free port.
         binary: the program; by default `build_nsqd` finds it.
-        flags: replace or add to `NSQD_FLAGS`; the last one of a name wins.
+        flags: are added to `NSQD_FLAGS`; the last one of a name wins.
     """
 
     name = "nsqd"
@@ -201,9 +203,8 @@ class NsqdProcess(BrokerProcess):
         binary: Path | None = None,
         flags: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(data_dir, tcp_port, http_port)
+        super().__init__(data_dir, tcp_port, http_port, flags=flags)
         self._binary = binary
-        self._flags = flags
 
     def _command(self) -> list[str]:
         binary = self._binary or build_nsqd()
@@ -234,21 +235,13 @@ class DevbrokerProcess(BrokerProcess):
             "devbroker",
             f"--tcp-address={self.tcp_address}",
             f"--http-address={self.http_address}",
+            *self._flags,
         ]
 
     def set_faults(self, **faults: Any) -> dict[str, Any]:
         """Set faults through the control endpoint and return its answer."""
         body = json.dumps(faults).encode()
         return _get_json(f"http://{self.http_address}/faults", body)
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on at this moment."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for listener in sockets:
-            listener.bind((_HOST, 0))
-        return [listener.getsockname()[1] for listener in sockets]
 
 
 def _cache() -> Path:
@@ -283,13 +276,6 @@ def _build(go: str, module: Path, target: Path) -> Path | None:
             return None
         partial.rename(target)
         return target
-
-
-def _spawn(command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start in a session of its own, so that Ctrl-C reaches only whoever supervises it."""
-    return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-    )
 
 
 def _merge(defaults: tuple[str, ...], changes: tuple[str, ...]) -> list[str]:
