@@ -12,9 +12,9 @@ from typing import Any
 import aiohttp
 
 from gateways.adapter import GatewayAccount, GatewayAnswer, Kind, NetworkStatus, Reading
-from gateways.credentials import read_credentials
+from gateways.credentials import basic, read_credentials
 from gateways.http_call import DEFAULT_TIMEOUT, HttpAnswer, HttpCaller, card_path, not_offered, to_answer
-from gateways.quantities import ByteUnit, malformed, member, to_bytes
+from gateways.quantities import ByteUnit, malformed, member, to_bytes, word
 from servicekit.clock import Clock
 
 ACTIVATED = "ACTIVATED"
@@ -39,8 +39,7 @@ class CiscoControlCenterAdapter:
         self._headers = {"Accept": "application/json"}
         credentials = read_credentials(account.credentials)
         if credentials:
-            login = aiohttp.BasicAuth(credentials.get("username", ""), credentials.get("api_key", ""))
-            self._headers["Authorization"] = login.encode()
+            self._headers |= basic(credentials.get("username", ""), credentials.get("api_key", ""))
 
     async def fetch(self, kind: Kind, card_id: str) -> GatewayAnswer:
         """Read one fact about a card. Raises GatewayError."""
@@ -80,7 +79,7 @@ def parse_ctd_usage(card_id: str, body: Any) -> Reading | None:
 def parse_device_status(card_id: str, body: Any) -> Reading | None:
     """Read what the SIM status alone decides; None for an activated one, whose session decides."""
     _check_device(card_id, body)
-    status = member(body, "status")
+    status = word(body, "status")
     if status == ACTIVATED:
         return None
     if status in _WITHOUT_SERVICE:

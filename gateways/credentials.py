@@ -1,6 +1,7 @@
 """Credentials of gateway accounts, and the short-lived tokens bought with them."""
 
 import asyncio
+import base64
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -98,6 +99,11 @@ class AuthorizedCaller:
         self._tokens.forget(headers)
         headers = await self._tokens.headers()
         return await self._http.call(method, path, headers=headers, params=params, json=json)
+
+
+def basic(name: str, password: str) -> dict[str, str]:
+    """Return the header of a name and a password (RFC 7617)."""
+    return {"Authorization": f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"}
 
 
 def bearer(token: object) -> dict[str, str]:

@@ -28,7 +28,7 @@ from gateways.credentials import (
     read_credentials,
 )
 from gateways.http_call import DEFAULT_TIMEOUT, HttpCaller, card_path, not_offered, to_answer
-from gateways.quantities import ByteUnit, malformed, member, to_bytes
+from gateways.quantities import ByteUnit, malformed, member, to_bytes, word
 from servicekit.clock import Clock
 
 TOKEN_LIFETIME = timedelta(hours=1)
@@ -129,7 +129,10 @@ def parse_month_stats(body: Any) -> Reading | None:
         if len(body) != 1:
             raise malformed("answer holds not exactly one SIM")
         body = body[0]
-    data = member(body, "current_month").get("data")
+    month = member(body, "current_month")
+    if not isinstance(month, dict):
+        raise malformed("current_month is no object")
+    data = month.get("data")
     if data is None:
         return None
     if member(data, "traffic_type", "unit") != "MB":
@@ -139,16 +142,17 @@ def parse_month_stats(body: Any) -> Reading | None:
 
 def parse_sim_status(body: Any) -> Reading | None:
     """Read what the SIM alone decides; None when its endpoint's connectivity decides. Raises GatewayError."""
-    word = member(body, "status", "description")
-    if word != "Activated":
-        return {"status": (NetworkStatus.SUSPENDED if word == "Suspended" else NetworkStatus.OFFLINE).value}
+    status = word(body, "status", "description")
+    if status != "Activated":
+        is_suspended = status == "Suspended"
+        return {"status": (NetworkStatus.SUSPENDED if is_suspended else NetworkStatus.OFFLINE).value}
     return None if isinstance(body.get("endpoint"), dict) else {"status": NetworkStatus.OFFLINE.value}
 
 
 def parse_connectivity(body: Any) -> Reading:
     """Read an endpoint's connectivity. Raises GatewayError."""
-    word = member(body, "status", "description")
-    return {"status": _NETWORK.get(str(word), NetworkStatus.UNKNOWN).value}
+    status = word(body, "status", "description")
+    return {"status": _NETWORK.get(status, NetworkStatus.UNKNOWN).value}
 
 
 def _whole(value: object) -> int:

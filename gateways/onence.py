@@ -18,13 +18,14 @@ from gateways.credentials import (
     AuthorizedCaller,
     Token,
     TokenKeeper,
+    basic,
     bearer,
     bearer_or_none,
     read_credentials,
 )
 from gateways.cycles import cycle_start_day
 from gateways.http_call import DEFAULT_TIMEOUT, HttpCaller, card_path, not_offered, to_answer
-from gateways.quantities import ByteUnit, checked_total, malformed, member, to_bytes
+from gateways.quantities import ByteUnit, checked_total, malformed, member, to_bytes, word
 from servicekit.clock import Clock
 
 _NETWORK = {
@@ -84,13 +85,10 @@ class OnenceAdapter:
         await self._authorized.call("PUT", f"/v1/sims/{card_path(card_id)}", json=body)
 
     async def _buy_token(self) -> Token:
-        login = aiohttp.BasicAuth(
-            self._credentials.get("client_id", ""), self._credentials.get("client_secret", "")
-        )
         answer = await self._http.call(
             "POST",
             "/oauth/token",
-            headers={"Authorization": login.encode()},
+            headers=basic(self._credentials.get("client_id", ""), self._credentials.get("client_secret", "")),
             form={"grant_type": "client_credentials"},
         )
         body = answer.json()
@@ -118,10 +116,8 @@ def parse_onence_usage(body: Any, *, since: date) -> Reading | None:
 def parse_onence_status(body: Any) -> Reading:
     """Read the connectivity status; v1 answers a word, v2 an object. Raises GatewayError."""
     status = member(body, "status")
-    word = status.get("description") if isinstance(status, dict) else status
-    if not isinstance(word, str):
-        raise malformed("status is no word")
-    return {"status": _NETWORK.get(word, NetworkStatus.UNKNOWN).value}
+    name = word(status, "description") if isinstance(status, dict) else word(body, "status")
+    return {"status": _NETWORK.get(name, NetworkStatus.UNKNOWN).value}
 
 
 def _data_bytes(data: dict[str, Any]) -> int:

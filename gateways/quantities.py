@@ -84,6 +84,14 @@ def member(value: object, *names: str) -> Any:
     return value
 
 
+def word(value: object, *names: str) -> str:
+    """Walk down to a member that must be a text. Raises GatewayError."""
+    found = member(value, *names)
+    if not isinstance(found, str):
+        raise malformed(f"{'.'.join(names)} is no text")
+    return found
+
+
 def _to_decimal(value: object) -> Decimal:
     if isinstance(value, bool):
         raise malformed(f"not a byte count: {value}")

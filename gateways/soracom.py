@@ -16,7 +16,7 @@ from gateways.adapter import GatewayAccount, GatewayAnswer, Kind, NetworkStatus,
 from gateways.credentials import AuthorizedCaller, Token, TokenKeeper, read_credentials
 from gateways.cycles import cycle_start
 from gateways.http_call import DEFAULT_TIMEOUT, HttpCaller, card_path, not_offered, to_answer
-from gateways.quantities import ByteUnit, checked_total, malformed, member, to_bytes
+from gateways.quantities import ByteUnit, checked_total, malformed, member, to_bytes, word
 from servicekit.clock import Clock
 
 TOKEN_LIFETIME = timedelta(hours=12)
@@ -95,7 +95,7 @@ def parse_air_stats(body: Any) -> Reading | None:
 
 def parse_sim(body: Any) -> Reading:
     """Read the SIM's status, and for a working one its session. Raises GatewayError."""
-    status = member(body, "status")
+    status = word(body, "status")
     if status in _SUSPENDED:
         return {"status": NetworkStatus.SUSPENDED.value}
     session = body.get("sessionStatus")

@@ -24,8 +24,8 @@ def stats(call: Call) -> Answer:
     body = []
     for day, used in days:
         told = call.told(used) if day == today else used
-        fast = told if isinstance(told, str) or told < 0 else told - told // 3
-        slow = 0 if fast is told else used // 3
+        slow = told // 3 if isinstance(told, int) and told > 0 else 0
+        fast = told - slow if isinstance(told, int) else told
         classes = {
             "s1.fast": {"uploadByteSizeTotal": 0, "downloadByteSizeTotal": fast},
             "s1.slow": {"uploadByteSizeTotal": slow, "downloadByteSizeTotal": 0},
