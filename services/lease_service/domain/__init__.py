@@ -1,0 +1,1 @@
+"""Rules of slots: values, the policy cache and the use-cases. No IO, no wire format."""

@@ -1,0 +1,229 @@
+"""Values of the lease service."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import IntEnum, StrEnum
+
+DEFAULT_TTL_MS = 60_000
+MAX_SCOPES = 4
+
+
+class Outcome(IntEnum):
+    """How the acquire of one token ended; the numbers are those of ``acquire.lua``."""
+
+    GRANTED = 1
+    HELD = 2
+    FULL = 3
+    PAUSED = 4
+    SPENT = 5
+    REUSED = 6
+    TOO_WIDE = 7
+    RELEARNING = 8
+
+
+class Renewal(IntEnum):
+    """How one renewal ended; the numbers are those of ``renew.lua``."""
+
+    OK = 1
+    LOST = 2
+    MAX_LIFETIME = 3
+
+
+class AuditKind(StrEnum):
+    """What an audit event is about."""
+
+    GRANT = "grant"
+    SHRINK = "shrink"
+    RENEW_LOST = "renew_lost"
+    RELEASE = "release"
+    EXPIRE = "expire"
+    FORCE = "force"
+    POLICY = "policy"
+    PAUSE = "pause"
+    RESUME = "resume"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What somebody asks for: ``weight`` units in every one of the scopes, for ``ttl_ms``."""
+
+    pool: str
+    scopes: Sequence[str]
+    weight: int
+    owner: str
+    ttl_ms: int = DEFAULT_TTL_MS
+    job: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How the acquire of one token ended; fence, remaining and weight are 0 unless it holds a lease."""
+
+    token: str
+    outcome: Outcome
+    fence: int
+    remaining_ms: int
+    weight: int
+
+    @property
+    def held(self) -> bool:
+        """Whether the token holds a lease now."""
+        return self.outcome in (Outcome.GRANTED, Outcome.HELD)
+
+
+@dataclass(frozen=True, slots=True)
+class AcquireResult:
+    """Attempts in the order of their tokens, and what stopped the first refused one."""
+
+    attempts: Sequence[Attempt]
+    limiting_scope: str
+    used: int
+    capacity: int
+    retry_after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RenewItem:
+    """One lease to renew; ``ttl_ms`` 0 keeps its own ttl, ``weight`` 0 keeps its weight."""
+
+    token: str
+    ttl_ms: int = 0
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RenewResult:
+    """How the renewal of one lease ended."""
+
+    token: str
+    outcome: Renewal
+    remaining_ms: int
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseResult:
+    """Whether a live lease was freed, and how long it had been held."""
+
+    token: str
+    freed: bool
+    late: bool
+    held_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Capacity of one scope; ``max_lifetime_ms`` 0 is unlimited."""
+
+    pool: str
+    scope: str
+    capacity: int
+    max_lifetime_ms: int
+    paused: bool
+    version: int
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPolicies:
+    """Every policy of a pool, by scope, and the longest ttl that was ever granted in it."""
+
+    pool: str
+    scopes: Mapping[str, Policy]
+    longest_ttl_ms: int = DEFAULT_TTL_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChange:
+    """A new capacity of one scope; ``expected_version`` 0 overwrites whatever is stored."""
+
+    pool: str
+    scope: str
+    capacity: int
+    max_lifetime_ms: int
+    expected_version: int
+    actor: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPolicies:
+    """Policies after a change.
+
+    Attributes:
+        changed: those that the change touched.
+        policies: every policy of the pool.
+        pool_is_new: whether the pool had none before.
+    """
+
+    changed: Sequence[Policy]
+    policies: Sequence[Policy]
+    pool_is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A live lease and who holds it."""
+
+    token: str
+    expires_ms: int
+    remaining_ms: int
+    age_ms: int
+    fence: int
+    owner: str
+    job: str
+    weight: int
+    scopes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeState:
+    """What one scope holds."""
+
+    scope: str
+    capacity: int
+    used: int
+    holder_count: int
+    next_expiry_ms: int
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PoolState:
+    """What a pool holds now."""
+
+    scopes: Sequence[ScopeState]
+    fence: int
+    relearning_ms: int
+
+    @property
+    def paused(self) -> bool:
+        """Whether new grants are stopped."""
+        return any(scope.paused for scope in self.scopes)
+
+
+@dataclass(frozen=True, slots=True)
+class ReapResult:
+    """What one call of the reaper removed and left."""
+
+    reaped: int
+    more: bool
+    held: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEvent:
+    """One thing that happened to a lease or a policy; ``event_id`` is unique inside a pool."""
+
+    pool: str
+    event_id: str
+    kind: str
+    at: datetime
+    token: str = ""
+    fence: int = 0
+    weight: int = 0
+    scopes: Sequence[str] = field(default=())
+    owner: str = ""
+    job: str = ""
+    note: str = ""

@@ -1,0 +1,1 @@
+"""Timed roles of the lease service; any number of replicas may run each at once."""

@@ -1,0 +1,15 @@
+"""Names of the Redis keys of a pool; spelled nowhere else."""
+
+PROBE_POOL = "~probe"
+"""No pool of a caller can have this name: its first character is not allowed in one."""
+
+
+def pool_keys(pool: str) -> list[str]:
+    """Return the keys of a pool in the order in which every script expects them (see ``lua/prelude.lua``)."""
+    root = f"slots:{{{pool}}}:"
+    return [root + letter for letter in "hlupxfae"]
+
+
+def audit_key(pool: str) -> str:
+    """Return the key of a pool's stream of audit events."""
+    return f"slots:{{{pool}}}:a"

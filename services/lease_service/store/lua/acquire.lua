@@ -1,0 +1,156 @@
+-- Take one lease per token, in order, until a scope is full.
+--
+-- ARGV    1 owner  2 job  3 weight  4 ttl_ms  5 relearn_ms  6 number of scopes S
+--         then S pairs: scope, "version capacity max_lifetime_ms paused" as the caller knows them; then the tokens.
+-- Returns limiting scope ('' when nothing was refused), its used weight, its capacity, retry_after_ms, reaped,
+--         then for each token: outcome, fence, remaining_ms, weight.
+-- Outcome 1 granted, 2 held already by the same owner, 3 refused: full, 4 refused: paused, 5 refused: token spent,
+--         6 refused: another owner's token, 7 refused: wider than a capacity, 8 refused: relearning after a loss of data
+-- Keeps   used <= capacity in every scope; fences rise strictly; the newest policy version wins, whoever brings it;
+--         a token is granted once.
+-- Cost    O(S + log n) per token, plus reaping.
+
+local owner, job = ARGV[1], ARGV[2]
+local weight, ttl, relearn = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local count = tonumber(ARGV[6])
+local first_token = 7 + 2 * count
+local scopes = {}
+for i = 1, count do
+  scopes[i] = ARGV[5 + 2 * i]
+end
+
+local reaped = reap()
+local adopted = {}
+local limits, lifetime, paused, too_wide = {}, 0, false, nil
+local stored = redis.call('HMGET', P, unpack(scopes))
+for i = 1, count do
+  local policy = ARGV[6 + 2 * i]
+  if stored[i] ~= policy then
+    if stored[i] and tonumber(string.match(stored[i], '^%d+')) > tonumber(string.match(policy, '^%d+')) then
+      policy = stored[i]
+    else
+      adopted[#adopted + 1] = scopes[i]
+      adopted[#adopted + 1] = policy
+    end
+  end
+  local capacity, longest, stop = string.match(policy, '^%d+ (%d+) (%d+) (%d)')
+  limits[i] = tonumber(capacity)
+  longest = tonumber(longest)
+  if longest > 0 and (lifetime == 0 or longest < lifetime) then
+    lifetime = longest
+  end
+  paused = paused or stop == '1'
+  if weight > 1 and weight > limits[i] and not too_wide then
+    too_wide = i
+  end
+end
+
+-- Room for how many more leases, in which scope it ends.
+local function measure()
+  local used = redis.call('HMGET', U, unpack(scopes))
+  local room, narrow, narrow_used = math.huge, 1, 0
+  for i = 1, count do
+    local taken = tonumber(used[i] or 0)
+    local fits = math.floor((limits[i] - taken) / weight)
+    if fits < room then
+      room, narrow, narrow_used = fits, i, taken
+    end
+  end
+  return room, narrow, narrow_used
+end
+
+local room, narrow, used = measure()
+if room <= 0 and used > 0 and redis.call('EXISTS', H) == 0 then
+  redis.call('DEL', U, L)
+  room, narrow, used = measure()
+end
+
+local marks = redis.call('MGET', F, E)
+local fence = marks[1] and tonumber(marks[1])
+local relearning = marks[2] or not fence
+if not fence then
+  fence = now_us
+  redis.call('SET', F, whole(fence))
+  redis.call('SET', E, whole(now + relearn), 'PX', whole(relearn))
+end
+if #adopted > 0 then
+  redis.call('HSET', P, unpack(adopted))
+  keep(P, now)
+end
+
+local life, max_until = ttl, 0
+if lifetime > 0 then
+  max_until = now + lifetime
+  life = math.min(ttl, lifetime)
+end
+local names = table.concat(scopes, ',')
+
+local function grant(token)
+  fence = math.max(fence + 1, now_us)
+  redis.call('ZADD', H, whole(now + life), token)
+  redis.call('HSET', L, token, pack(fence, owner, job, weight, ttl, now, max_until, unpack(scopes)))
+  for i = 1, count do
+    redis.call('HINCRBY', U, scopes[i], whole(weight))
+  end
+  audit('grant', token, fence, weight, names, owner, job, '')
+  room = room - 1
+  used = used + weight
+  return fence
+end
+
+-- Outcome for one token: code, fence, remaining_ms, weight.
+local function settle(token)
+  local expires = redis.call('ZSCORE', H, token)
+  if expires then
+    local left, record = tonumber(expires) - now, redis.call('HGET', L, token)
+    if left <= 0 or not record then
+      return 5, 0, 0, 0
+    end
+    local held_fence, held_by, _, held_weight = cmsgpack.unpack(record)
+    if held_by ~= owner then
+      return 6, 0, 0, 0
+    end
+    return 2, held_fence, left, held_weight
+  end
+  local spent = redis.call('ZSCORE', X, token)
+  if spent and tonumber(spent) > now then
+    return 5, 0, 0, 0
+  end
+  if relearning then
+    return 8, 0, 0, 0
+  end
+  if paused then
+    return 4, 0, 0, 0
+  end
+  if too_wide then
+    return 7, 0, 0, 0
+  end
+  if room <= 0 then
+    return 3, 0, 0, 0
+  end
+  return 1, grant(token), life, weight
+end
+
+local answer = {'', 0, 0, 0, reaped}
+local granted, refused = false, false
+for i = first_token, #ARGV do
+  local code, its_fence, left, its_weight = settle(ARGV[i])
+  granted = granted or code == 1
+  refused = refused or code == 3 or code == 4 or code == 7 or code == 8
+  local at = #answer
+  answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = code, its_fence, left, its_weight
+end
+if granted then
+  redis.call('SET', F, whole(fence))
+  keep_all(now + life)
+end
+if refused then
+  narrow = too_wide or narrow
+  local soonest = redis.call('ZRANGE', H, 0, 0, 'WITHSCORES')
+  local wait = soonest[2] and tonumber(soonest[2]) - now or 1000
+  if relearning then
+    wait = redis.call('PTTL', E)
+  end
+  answer[1], answer[2], answer[3], answer[4] = scopes[narrow], used, limits[narrow], math.max(wait, 0)
+end
+return answer

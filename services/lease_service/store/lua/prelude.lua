@@ -1,0 +1,109 @@
+-- Put before every other script: names of the keys, the clock, and what several operations share.
+--
+-- KEYS  1 h  ZSET   token -> expires_ms           2 l  HASH  token -> packed record
+--       3 u  HASH   scope -> used weight          4 p  HASH  scope -> "version capacity max_lifetime_ms paused"
+--       5 x  ZSET   spent token -> until_ms       6 f  STRING highest fence, no TTL
+--       7 a  STREAM audit events                  8 e  STRING set while the pool relearns after a loss of data
+--       All carry the hash tag of one pool.
+-- Invariants: for every scope, u[scope] = sum of weights of the records in l that name it; h and l hold the same tokens.
+--       Redis time is the only clock, read once per script. A lease is live while expires_ms > now.
+-- Writes come after every check, so that an error leaves the pool as it was.
+
+local H, L, U, P, X = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local F, A, E = KEYS[6], KEYS[7], KEYS[8]
+
+local REAP_MOST = 32          -- expired leases removed per call: bounds the time of one call
+local LINGER_MS = 60000       -- keys outlive the latest lease by this much
+local SPENT_MS = 30000        -- a released or expired token can't be used again for this long
+local AUDIT_MOST = 100000     -- undrained audit events kept per pool, approximately
+
+local clock = redis.call('TIME')
+local now_us = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
+local now = math.floor(now_us / 1000)
+
+-- Write a whole number without an exponent.
+local function whole(value)
+  return string.format('%.0f', value)
+end
+
+-- Let a key live LINGER_MS past an instant; never shortens. GT alone does nothing on a key without a TTL, hence NX;
+-- GT comes first because it settles almost every call.
+local function keep(key, until_ms)
+  local at = whole(until_ms + LINGER_MS)
+  if redis.call('PEXPIREAT', key, at, 'GT') == 0 then
+    redis.call('PEXPIREAT', key, at, 'NX')
+  end
+end
+
+-- Keep every key of the pool together.
+local function keep_all(until_ms)
+  keep(H, until_ms)
+  keep(L, until_ms)
+  keep(U, until_ms)
+  keep(P, until_ms)
+  keep(X, until_ms)
+end
+
+-- Append one audit event. O(1).
+local function audit(kind, token, fence, weight, scopes, owner, job, note)
+  redis.call('XADD', A, 'MAXLEN', '~', AUDIT_MOST, '*', 'k', kind, 't', token, 'f', whole(fence), 'w', whole(weight),
+    's', scopes, 'o', owner, 'j', job, 'n', note)
+end
+
+-- Record of a lease: fence owner job weight ttl_ms born_ms max_until_ms scope...; max_until_ms 0 is unlimited.
+local function pack(fence, owner, job, weight, ttl, born, max_until, ...)
+  return cmsgpack.pack(fence, owner, job, weight, ttl, born, max_until, ...)
+end
+
+-- Give weight back to scopes. A counter that would fall below zero has drifted: it is removed, which means zero.
+local function uncharge(weight, ...)
+  for i = 1, select('#', ...) do
+    local scope = select(i, ...)
+    if redis.call('HINCRBY', U, scope, whole(-weight)) <= 0 then
+      redis.call('HDEL', U, scope)
+    end
+  end
+end
+
+local function drop_record(kind, token, note, fence, owner, job, weight, ttl, born, max_until, ...)
+  uncharge(weight, ...)
+  audit(kind, token, fence, weight, table.concat({...}, ','), owner, job, note)
+  return born
+end
+
+-- Remove one lease, live or not; its token is spent afterwards. Returns when it was granted, or nil without a record.
+local function drop(kind, token, spent_from, note)
+  local record = redis.call('HGET', L, token)
+  redis.call('ZREM', H, token)
+  redis.call('ZADD', X, whole(spent_from + SPENT_MS), token)
+  if not record then
+    return nil
+  end
+  redis.call('HDEL', L, token)
+  return drop_record(kind, token, note, cmsgpack.unpack(record))
+end
+
+-- Remove at most REAP_MOST expired leases. Returns how many. O(reaped * log n).
+local function reap()
+  local expired = redis.call('ZRANGEBYSCORE', H, '-inf', whole(now), 'WITHSCORES', 'LIMIT', 0, REAP_MOST)
+  for i = 1, #expired, 2 do
+    drop('expire', expired[i], tonumber(expired[i + 1]), '')
+  end
+  if #expired > 0 then
+    keep(X, now)
+  end
+  return #expired / 2
+end
+
+-- Milliseconds until a token's lease ends; nil when it holds nothing, also when it has expired and is not reaped yet.
+local function remaining_of(token)
+  local expires = redis.call('ZSCORE', H, token)
+  if not expires then
+    return nil
+  end
+  local left = tonumber(expires) - now
+  if left <= 0 then
+    return nil
+  end
+  return left
+end

@@ -1,0 +1,248 @@
+"""Leases in Redis: every operation is one script; see ``lua/``."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from lease_service.domain.model import (
+    AcquireResult,
+    Attempt,
+    AuditEvent,
+    Claim,
+    Holder,
+    Outcome,
+    Policy,
+    PoolPolicies,
+    PoolState,
+    ReapResult,
+    ReleaseResult,
+    Renewal,
+    RenewItem,
+    RenewResult,
+    ScopeState,
+)
+from lease_service.store.keys import PROBE_POOL, audit_key, pool_keys
+from lease_service.store.redis_scripts import ScriptRunner, load_script
+from servicekit.errors import Reason, ServiceError
+from servicekit.redis import NO_EVICTION, Redis
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TOMBSTONES_PER_CALL = 1000
+_EXPLAINED_LEASES = 10_000
+
+
+class RedisSlots:
+    """The leases of every pool. A Component: refuses to start on a server that evicts keys.
+
+    Args:
+        server: where the leases live.
+    """
+
+    name = "slots"
+
+    def __init__(self, server: Redis) -> None:
+        self._server = server
+        self._runner = ScriptRunner(server)
+        self._unfit = ""
+        self._acquire = load_script("acquire")
+        self._renew = load_script("renew")
+        self._release = load_script("release")
+        self._force_release = load_script("force_release")
+        self._set_policy = load_script("set_policy")
+        self._reap = load_script("reap")
+        self._recount = load_script("recount")
+        self._holders = load_script("holders")
+        self._explain = load_script("explain")
+        self._audit_trim = load_script("audit_trim")
+        self._probe = load_script("probe")
+
+    async def start(self) -> None:
+        """Make sure that the server keeps what it is given.
+
+        Raises:
+            ServiceError: WRONG_STATE when it may evict keys; says what to do.
+        """
+        await self.health_check()
+        if self._unfit:
+            raise ServiceError(Reason.WRONG_STATE, self._unfit)
+
+    async def drain(self) -> None:
+        """Wait for the answers of calls that were sent."""
+        await self._runner.drain()
+
+    async def stop(self) -> None:
+        """Do nothing: the client is closed by its owner."""
+
+    async def health_check(self) -> bool:
+        """Run a script that writes, and look at the eviction policy; False stops new grants until it is right again."""
+        await self._runner.run(self._probe, keys=pool_keys(PROBE_POOL), arguments=[])
+        self._unfit = _problem_of(await self._eviction_policy(), self._server.address)
+        return not self._unfit
+
+    async def acquire(self, claim: Claim, tokens: Sequence[str], policies: PoolPolicies) -> AcquireResult:
+        """Take one lease per token, in order, until a scope is full.
+
+        Raises:
+            ServiceError: DEPENDENCY_AWAY when the server may evict keys. Driver errors leave the outcome unknown.
+        """
+        if self._unfit:
+            raise ServiceError(Reason.DEPENDENCY_AWAY, self._unfit)
+        arguments: list[str | int] = [
+            claim.owner,
+            claim.job,
+            claim.weight,
+            claim.ttl_ms,
+            max(policies.longest_ttl_ms, claim.ttl_ms),
+            len(claim.scopes),
+        ]
+        for scope in claim.scopes:
+            arguments += [scope, pack_policy(policies.scopes[scope])]
+        answer = await self._run(self._acquire, claim.pool, [*arguments, *tokens])
+        scope, used, capacity, retry_after, _ = answer[:5]
+        attempts = [
+            Attempt(token, Outcome(code), fence, remaining, weight)
+            for token, (code, fence, remaining, weight) in zip(tokens, _rows(answer[5:], 4), strict=True)
+        ]
+        return AcquireResult(attempts, scope.decode(), used, capacity, retry_after)
+
+    async def renew(self, pool: str, items: Sequence[RenewItem]) -> list[RenewResult]:
+        """Extend leases; one result per item, in order."""
+        arguments = [value for item in items for value in (item.token, item.ttl_ms, item.weight)]
+        answer = await self._run(self._renew, pool, arguments)
+        return [
+            RenewResult(item.token, Renewal(code), remaining, weight)
+            for item, (code, remaining, weight) in zip(items, _rows(answer, 3), strict=True)
+        ]
+
+    async def release(self, pool: str, tokens: Sequence[str]) -> list[ReleaseResult]:
+        """Give leases back; one result per token, in order."""
+        answer = await self._run(self._release, pool, tokens)
+        return [
+            ReleaseResult(token, freed=freed == 1, late=freed < 0, held_ms=held)
+            for token, (freed, held) in zip(tokens, _rows(answer, 2), strict=True)
+        ]
+
+    async def force_release(self, pool: str, token: str, note: str) -> tuple[bool, int]:
+        """Take a lease away; returns whether it was live, and the pool's fence afterwards."""
+        freed, fence = await self._run(self._force_release, pool, [token, note])
+        return freed == 1, fence
+
+    async def push_policies(self, pool: str, policies: Sequence[Policy], *, pool_is_new: bool) -> None:
+        """Make Redis know policies, so that no replica can use older ones."""
+        packed = [text for policy in policies for text in (policy.scope, pack_policy(policy))]
+        await self._run(self._set_policy, pool, ["1" if pool_is_new else "0", *packed])
+
+    async def reap(self, pool: str) -> ReapResult:
+        """Remove some expired leases and tombstones."""
+        reaped, more, held = await self._run(self._reap, pool, [_TOMBSTONES_PER_CALL])
+        return ReapResult(reaped, more == 1, held)
+
+    async def recount(self, pool: str, most: int) -> int:
+        """Repair used weights that differ from the leases; returns how many, or -1 for a pool larger than ``most``."""
+        repaired: int = await self._run(self._recount, pool, [most])
+        return repaired
+
+    async def holders(self, pool: str, after: tuple[int, str], page_size: int) -> list[Holder]:
+        """Return a page of live leases after (expires_ms, token), soonest to expire first."""
+        rows = await self._run(self._holders, pool, [after[0], after[1], page_size])
+        return [_holder(row) for row in rows]
+
+    async def explain(self, policies: PoolPolicies) -> PoolState:
+        """Return what a pool holds; holders are counted among the 10,000 leases that expire first."""
+        scopes = sorted(policies.scopes)
+        answer = await self._run(self._explain, policies.pool, [_EXPLAINED_LEASES - 1, *scopes])
+        states = [
+            _scope_state(policies.scopes[scope], row)
+            for scope, row in zip(scopes, _rows(answer[2:], 4), strict=True)
+        ]
+        return PoolState(states, answer[0], answer[1])
+
+    async def read_audit(self, pool: str, most: int) -> list[AuditEvent]:
+        """Return the oldest audit events of a pool that are not stored elsewhere yet."""
+        entries: Any = await self._server.client.xrange(audit_key(pool), count=most)
+        return [_audit_event(pool, identifier, fields) for identifier, fields in entries]
+
+    async def pools_with_audit(self, pools: Sequence[str]) -> list[str]:
+        """Return those pools that have audit events to store."""
+        async with self._server.client.pipeline(transaction=False) as pipeline:
+            for pool in pools:
+                pipeline.exists(audit_key(pool))
+            present = await pipeline.execute()
+        return [pool for pool, there in zip(pools, present, strict=True) if there]
+
+    async def trim_audit(self, pool: str, last_id: str) -> int:
+        """Forget audit events up to an id; returns how many are left."""
+        left: int = await self._run(self._audit_trim, pool, [last_id])
+        return left
+
+    async def _run(self, script: Any, pool: str, arguments: Sequence[str | int]) -> Any:
+        return await self._runner.run(script, keys=pool_keys(pool), arguments=arguments)
+
+    async def _eviction_policy(self) -> str | None:
+        information = await self._server.client.info("memory")
+        policy = information.get("maxmemory_policy")
+        return str(policy) if policy else None
+
+
+def pack_policy(policy: Policy) -> str:
+    """Write a policy as the scripts read it."""
+    return f"{policy.version} {policy.capacity} {policy.max_lifetime_ms} {int(policy.paused)}"
+
+
+def _problem_of(eviction_policy: str | None, address: str) -> str:
+    if eviction_policy in (None, NO_EVICTION):
+        return ""
+    return (
+        f"Redis at {address} may evict leases (maxmemory-policy is {eviction_policy}): "
+        "set maxmemory-policy to noeviction; no slot is granted until then"
+    )
+
+
+def _rows(values: Sequence[Any], width: int) -> list[tuple[Any, ...]]:
+    return [tuple(values[start : start + width]) for start in range(0, len(values), width)]
+
+
+def _holder(row: Sequence[Any]) -> Holder:
+    return Holder(
+        token=row[0].decode(),
+        expires_ms=row[1],
+        remaining_ms=row[2],
+        age_ms=row[3],
+        fence=row[4],
+        owner=row[5].decode(),
+        job=row[6].decode(),
+        weight=row[7],
+        scopes=row[8].decode().split(","),
+    )
+
+
+def _scope_state(policy: Policy, row: Sequence[Any]) -> ScopeState:
+    packed, used, holders, next_expiry = row
+    version, capacity, _, paused = (int(part) for part in packed.split()[:4]) if packed else (0, 0, 0, 0)
+    newer = version > policy.version
+    return ScopeState(
+        scope=policy.scope,
+        capacity=capacity if newer else policy.capacity,
+        used=used,
+        holder_count=holders,
+        next_expiry_ms=next_expiry,
+        paused=bool(paused) if newer else policy.paused,
+    )
+
+
+def _audit_event(pool: str, identifier: bytes, fields: dict[bytes, bytes]) -> AuditEvent:
+    text = {name.decode(): value.decode(errors="replace") for name, value in fields.items()}
+    milliseconds = int(identifier.split(b"-")[0])
+    return AuditEvent(
+        pool=pool,
+        event_id=identifier.decode(),
+        kind=text["k"],
+        at=_EPOCH + timedelta(milliseconds=milliseconds),
+        token=text["t"],
+        fence=int(text["f"]),
+        weight=int(text["w"]),
+        scopes=tuple(filter(None, text["s"].split(","))),
+        owner=text["o"],
+        job=text["j"],
+        note=text["n"],
+    )
