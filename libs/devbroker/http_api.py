@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from devbroker.identify import NSQD_VERSION
+from devbroker.options import BrokerOptions
 from devbroker.topic import Topic
 from devbroker.wire import CommandError, is_valid_name, split_bodies
 
@@ -128,7 +129,7 @@ class HttpApi:
             if any(len(line) > limit for line in bodies):
                 raise ApiError(413, "MSG_TOO_BIG")
         else:
-            bodies = _binary_bodies(body, limit)
+            bodies = _binary_bodies(body, self._broker.options)
         self._broker.publish(topic, bodies)
         return web.Response(text="OK")
 
@@ -170,7 +171,9 @@ class HttpApi:
     async def _set_faults(self, request: web.Request) -> web.Response:
         try:
             wanted = json.loads(await request.read())
-            result = self._apply_faults(dict(wanted))
+            if not isinstance(wanted, dict):
+                raise TypeError("an object is expected")
+            result = self._apply_faults(wanted)
         except (ValueError, TypeError, KeyError) as error:
             raise ApiError(400, f"INVALID_FAULT {error}") from error
         return web.json_response(result)
@@ -228,8 +231,8 @@ def _channel_name(request: web.Request) -> str:
     return name
 
 
-def _binary_bodies(body: bytes, limit: int) -> list[bytes]:
+def _binary_bodies(body: bytes, options: BrokerOptions) -> list[bytes]:
     try:
-        return split_bodies(body, limit)
+        return split_bodies(body, limit=options.max_msg_size, total_limit=options.max_body_size)
     except CommandError as error:
         raise ApiError(413, error.code.removeprefix("E_")) from error

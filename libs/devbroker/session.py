@@ -51,6 +51,7 @@ class Session:
         self._channel: Channel | None = None
         self._counts = {"message_count": 0, "finish_count": 0, "requeue_count": 0}
         self._connected_at = time.time()
+        self._heartbeats: asyncio.Task[None] | None = None
         self._last_read = asyncio.get_running_loop().time()
         self._commands: dict[bytes, _Command] = {
             b"IDENTIFY": self._identify,
@@ -73,12 +74,12 @@ class Session:
 
     async def run(self) -> None:
         """Serve the client until it leaves, sends a fatal command, or falls silent for two heartbeats."""
-        heartbeats = asyncio.ensure_future(self._heartbeats())
+        self._restart_heartbeats()
         try:
             with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.LimitOverrunError):
                 await self._serve()
         finally:
-            heartbeats.cancel()
+            self._stop_heartbeats()
             if self._channel is not None:
                 self._channel.unsubscribe(self)
             self.hang_up()
@@ -155,12 +156,19 @@ class Session:
         if not self._broker.faults.mute and not self._writer.is_closing():
             self._writer.write(data)
 
-    async def _heartbeats(self) -> None:
+    def _restart_heartbeats(self) -> None:
+        self._stop_heartbeats()
+        if self._identity.heartbeat_interval:
+            self._heartbeats = asyncio.create_task(self._send_heartbeats(self._identity.heartbeat_interval))
+
+    def _stop_heartbeats(self) -> None:
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            self._heartbeats = None
+
+    async def _send_heartbeats(self, interval: float) -> None:
         while True:
-            interval = self._identity.heartbeat_interval
-            await asyncio.sleep(interval or 1.0)
-            if not interval:
-                continue
+            await asyncio.sleep(interval)
             if asyncio.get_running_loop().time() - self._last_read > 2 * interval:
                 self.hang_up()
                 return
@@ -171,6 +179,7 @@ class Session:
             raise CommandError("E_INVALID", "cannot IDENTIFY in current state")
         body = await self._read_body("IDENTIFY")
         self._identity = Identity.parse(body, self._broker.options)
+        self._restart_heartbeats()
         self.msg_timeout = self._identity.msg_timeout or self._broker.options.msg_timeout
         if not self._identity.feature_negotiation:
             return OK
@@ -236,8 +245,10 @@ class Session:
 
     async def _publish_many(self, params: list[bytes]) -> bytes | None:
         topic = self._topic_name(params, "MPUB", 2)
+        options = self._broker.options
         body = await self._read_body("MPUB")
-        return await self._store(topic, split_bodies(body, self._broker.options.max_msg_size))
+        bodies = split_bodies(body, limit=options.max_msg_size, total_limit=options.max_body_size)
+        return await self._store(topic, bodies)
 
     async def _no_operation(self, _params: list[bytes]) -> None:
         return None

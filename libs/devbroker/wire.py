@@ -73,12 +73,12 @@ def check_message_size(length: int, command: str, limit: int) -> None:
         raise CommandError("E_BAD_MESSAGE", f"{command} message too big {length} > {limit}")
 
 
-def split_bodies(data: bytes, limit: int) -> list[bytes]:
-    """Return the bodies of an MPUB payload, each of 1 to `limit` bytes."""
+def split_bodies(data: bytes, *, limit: int, total_limit: int) -> list[bytes]:
+    """Return the bodies of an MPUB payload of at most `total_limit` bytes, each of 1 to `limit` bytes."""
     if len(data) < _LENGTH.size:
         raise CommandError("E_BAD_BODY", "MPUB failed to read message count")
     count = _LENGTH.unpack_from(data)[0]
-    if count <= 0 or count > (len(data) - 4) // 5:
+    if count <= 0 or count > (total_limit - 4) // 5:
         raise CommandError("E_BAD_BODY", f"MPUB invalid message count {count}")
     bodies = []
     offset = 4

@@ -139,6 +139,7 @@ class BrokerProcess:
 
     def _start_once(self) -> None:
         command = self._command()
+        self._check_ports()
         with self.log_path.open("ab") as log:
             self._process = spawn(command, log)
         deadline = time.monotonic() + _START_SECONDS
@@ -151,8 +152,13 @@ class BrokerProcess:
         self.kill()
         raise EngineError(f"{self.name} did not start: {self._log_tail()}")
 
+    def _check_ports(self) -> None:
+        """Find out before starting, or somebody else's broker on the same ports would look like ours."""
+        for port in (self.tcp_port, self.http_port):
+            if not _is_free(port):
+                raise EngineError(f"{self.name} did not start: port {port} is taken, choose another one")
+
     def _answers(self) -> bool:
-        """Say whether our own child answers, and not somebody else on the same port."""
         try:
             info = _get_json(f"http://{self.http_address}/info")
         except (OSError, ValueError):
@@ -242,6 +248,16 @@ class DevbrokerProcess(BrokerProcess):
         """Set faults through the control endpoint and return its answer."""
         body = json.dumps(faults).encode()
         return _get_json(f"http://{self.http_address}/faults", body)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((_HOST, port))
+        except OSError:
+            return False
+    return True
 
 
 def _cache() -> Path:

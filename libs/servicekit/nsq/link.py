@@ -37,7 +37,7 @@ class Link:
         on_close: Callable[[BrokerConnection], None],
     ) -> None:
         self.name = name
-        self.connection: BrokerConnection | None = None
+        self._connection: BrokerConnection | None = None
         self._address = address
         self._clock = clock
         self._tuning = tuning
@@ -48,6 +48,12 @@ class Link:
         self._last_status = clock.monotonic()
         self._away_since: float | None = None
         self._wanted = True
+
+    @property
+    def connection(self) -> BrokerConnection | None:
+        """The connection, if it is usable and neither side has closed it."""
+        connection = self._connection
+        return None if connection is None or connection.stream.closed() else connection
 
     async def start(self) -> None:
         """Begin; waits at most `start_seconds` for the first connection and goes on without it."""
@@ -92,12 +98,12 @@ class Link:
 
     async def _use(self, connection: BrokerConnection) -> None:
         self._note_connected()
-        self.connection = connection
+        self._connection = connection
         self._usable.set()
         try:
             await self._watch(connection)
         finally:
-            self.connection = None
+            self._connection = None
             self._usable.clear()
             abandon(connection)
             self._on_close(connection)
