@@ -31,7 +31,7 @@ class Settings(ServiceSettings):
     metrics_port: Port = 7196
     # A fetch waits while the store takes the batch before it, so an open snapshot may be idle for longer.
     postgres: PostgresSettings = PostgresSettings(
-        min_size=0,
+        min_size=1,
         max_size=4,
         statement_timeout=timedelta(minutes=5),
         idle_in_transaction_timeout=timedelta(minutes=5),
