@@ -170,10 +170,7 @@ class HttpApi:
 
     async def _set_faults(self, request: web.Request) -> web.Response:
         try:
-            wanted = json.loads(await request.read())
-            if not isinstance(wanted, dict):
-                raise TypeError("an object is expected")
-            result = self._apply_faults(wanted)
+            result = self._apply_faults(json.loads(await request.read()))
         except (ValueError, TypeError, KeyError) as error:
             raise ApiError(400, f"INVALID_FAULT {error}") from error
         return web.json_response(result)
@@ -182,7 +179,9 @@ class HttpApi:
         self._server.faults.reset()
         return web.json_response(self._server.faults.snapshot())
 
-    def _apply_faults(self, wanted: dict[str, Any]) -> dict[str, Any]:
+    def _apply_faults(self, wanted: Any) -> dict[str, Any]:
+        if not isinstance(wanted, dict):
+            raise TypeError("an object is expected")
         drop = wanted.pop("drop_connections", "none")
         lose = wanted.pop("lose_in_flight", False)
         if drop not in {"none", "all", "consumers", "publishers"}:

@@ -17,7 +17,7 @@ from typing import Any
 
 from devengines.child import spawn
 from devengines.errors import EngineError
-from devengines.ports import free_ports
+from devengines.ports import free_ports, is_free
 
 NSQD_VERSION = "1.3.0"
 NSQD_FLAGS = (
@@ -155,7 +155,7 @@ class BrokerProcess:
     def _check_ports(self) -> None:
         """Find out before starting, or somebody else's broker on the same ports would look like ours."""
         for port in (self.tcp_port, self.http_port):
-            if not _is_free(port):
+            if not is_free(port):
                 raise EngineError(f"{self.name} did not start: port {port} is taken, choose another one")
 
     def _answers(self) -> bool:
@@ -248,16 +248,6 @@ class DevbrokerProcess(BrokerProcess):
         """Set faults through the control endpoint and return its answer."""
         body = json.dumps(faults).encode()
         return _get_json(f"http://{self.http_address}/faults", body)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((_HOST, port))
-        except OSError:
-            return False
-    return True
 
 
 def _cache() -> Path:
