@@ -223,7 +223,7 @@ class Worker:
                 await self._claim_once()
             except grpc.aio.AioRpcError as error:
                 _log.warning("no tasks could be claimed: %s %s", error.code().name, error.details())
-            except Exception:  # a loop shell: a worker that claims nothing more must not look alive
+            except Exception:  # noqa: BLE001 - a loop shell: a worker that claims nothing must not look alive
                 _log.exception("no tasks could be claimed")
             else:
                 failures = 0

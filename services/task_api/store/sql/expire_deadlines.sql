@@ -1,0 +1,34 @@
+-- End waiting tasks whose deadline has passed: no attempt starts after it.
+-- $1 limit int.
+-- Returns id, channel of each ended task.
+-- Invariant: as cancel_waiting. Rows that a claim or a promoter holds are skipped until the next round.
+-- Cost: a range of two partial indexes; per task one delete and three inserts.
+WITH late_ready AS MATERIALIZED (
+    SELECT channel, run_order, id FROM task_ready WHERE deadline_at <= now()
+    ORDER BY deadline_at LIMIT $1 FOR UPDATE SKIP LOCKED
+), late_deferred AS MATERIALIZED (
+    SELECT due_at, id FROM task_deferred WHERE deadline_at <= now()
+    ORDER BY deadline_at LIMIT $1 FOR UPDATE SKIP LOCKED
+), from_ready AS (
+    DELETE FROM task_ready r USING late_ready l
+    WHERE r.channel = l.channel AND r.run_order = l.run_order AND r.id = l.id
+    RETURNING r.id, r.channel, r.epoch, r.attempt, r.step
+), from_deferred AS (
+    DELETE FROM task_deferred d USING late_deferred l WHERE d.due_at = l.due_at AND d.id = l.id
+    RETURNING d.id, d.channel, d.epoch, d.attempt, d.step
+), ended AS MATERIALIZED (
+    SELECT * FROM from_ready UNION ALL SELECT * FROM from_deferred
+), outcome AS (
+    INSERT INTO task_outcome (task_id, step, epoch, attempt, outcome, terminal, error_class, error)
+    SELECT id, step, epoch, attempt, 'failed', true, 'permanent', 'the deadline passed before an attempt could start'
+    FROM ended
+), event AS (
+    INSERT INTO task_event (task_id, epoch, seq, kind, data)
+    SELECT id, epoch, 9007199254740991, 'end', '{"state":"failed","error":"the deadline passed before an attempt could start"}'
+    FROM ended
+    ON CONFLICT DO NOTHING
+), outbox AS (
+    INSERT INTO task_outbox (task_id, event, tenant, channel)
+    SELECT e.id, 'failed', t.tenant, e.channel FROM ended e JOIN task t ON t.id = e.id
+)
+SELECT id, channel FROM ended

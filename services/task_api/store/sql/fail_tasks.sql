@@ -1,0 +1,52 @@
+-- End held claims badly: another attempt is planned while the class, the budget and the deadline allow it.
+-- $1 task_id uuid[], $2 owner text[], $3 epoch int[], $4 error_class text[] (transient, throttled, permanent, cancelled),
+-- $5 error text[], $6 retry_after_ms bigint[].
+-- A claim is named once. Returns task_id, owner, epoch, channel, slot_token, terminal of each ended claim.
+-- Invariant: a task ends or waits again, never both, and only while the claim is held and unexpired by the database's
+-- clock. A task that was asked to stop gets no further attempt. Rows are locked in order of their ids.
+-- Cost per task: one delete, two or three inserts, one probe of channel.
+WITH input AS (
+    SELECT * FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::text[], $5::text[], $6::bigint[])
+        AS i (task_id, owner, epoch, error_class, error, retry_after_ms)
+), held AS MATERIALIZED (
+    SELECT l.task_id FROM task_lease l JOIN input i USING (task_id, owner, epoch)
+    WHERE l.lease_until > now()
+    ORDER BY l.task_id
+    FOR UPDATE OF l
+), ended AS (
+    DELETE FROM task_lease l USING held h WHERE l.task_id = h.task_id RETURNING l.*
+), planned AS MATERIALIZED (
+    SELECT e.*, i.error_class, i.error,
+           now() + task_retry_delay(e.attempt, coalesce(c.retry_base_ms, 1000), coalesce(c.retry_cap_ms, 300000),
+                                    i.retry_after_ms) AS due_at
+    FROM ended e
+    JOIN input i USING (task_id, owner, epoch)
+    LEFT JOIN channel c ON c.name = e.channel
+), judged AS MATERIALIZED (
+    SELECT p.*, task_run_order(p.due_at, p.priority) AS run_order,
+           NOT (p.error_class IN ('transient', 'throttled') AND NOT p.cancel_requested AND p.attempt < p.max_attempts
+                AND (p.deadline_at IS NULL OR p.due_at < p.deadline_at)) AS terminal,
+           CASE WHEN p.cancel_requested THEN 'cancelled' ELSE 'failed' END AS outcome
+    FROM planned p
+), outcome AS (
+    INSERT INTO task_outcome (task_id, step, epoch, attempt, outcome, terminal, error_class, error, worker, owner, started_at,
+                              run_order, due_at)
+    SELECT task_id, step, epoch, attempt, outcome, terminal,
+           CASE WHEN error_class = 'cancelled' AND outcome = 'failed' THEN 'permanent'
+                WHEN error_class <> 'cancelled' THEN error_class END,
+           error, worker, owner, claimed_at,
+           CASE WHEN NOT terminal THEN run_order END, CASE WHEN NOT terminal THEN due_at END
+    FROM judged
+), deferred AS (
+    INSERT INTO task_deferred (due_at, id, channel, run_order, kind, payload_version, deadline_at, epoch, attempt, step)
+    SELECT due_at, task_id, channel, run_order, kind, payload_version, deadline_at, epoch, attempt, step + 1
+    FROM judged WHERE NOT terminal
+), event AS (
+    INSERT INTO task_event (task_id, epoch, seq, kind, data)
+    SELECT task_id, epoch, 9007199254740991, 'end', json_build_object('state', outcome, 'error', left(error, 1000))::text
+    FROM judged WHERE terminal
+), outbox AS (
+    INSERT INTO task_outbox (task_id, event, tenant, channel)
+    SELECT task_id, outcome, tenant, channel FROM judged WHERE terminal
+)
+SELECT task_id, owner, epoch, channel, slot_token, terminal FROM judged

@@ -1,0 +1,33 @@
+-- Hand held claims back: their tasks can be claimed again at once and the attempts do not count.
+-- $1 task_id uuid[], $2 owner text[], $3 epoch int[].
+-- A claim is named once. Returns task_id, owner, epoch, channel, slot_token, terminal of each released claim.
+-- Invariant: as fail_tasks. A task that was asked to stop ends as cancelled instead.
+-- Cost per task: one delete, two inserts.
+WITH held AS MATERIALIZED (
+    SELECT l.task_id FROM task_lease l
+    JOIN unnest($1::uuid[], $2::text[], $3::integer[]) AS i (task_id, owner, epoch) USING (task_id, owner, epoch)
+    WHERE l.lease_until > now()
+    ORDER BY l.task_id
+    FOR UPDATE OF l
+), ended AS (
+    DELETE FROM task_lease l USING held h WHERE l.task_id = h.task_id RETURNING l.*
+), judged AS MATERIALIZED (
+    SELECT e.*, task_run_order(now(), e.priority) AS run_order FROM ended e
+), outcome AS (
+    INSERT INTO task_outcome (task_id, step, epoch, attempt, outcome, terminal, worker, owner, started_at, run_order)
+    SELECT task_id, step, epoch, CASE WHEN cancel_requested THEN attempt ELSE attempt - 1 END,
+           CASE WHEN cancel_requested THEN 'cancelled' ELSE 'released' END, cancel_requested, worker, owner, claimed_at,
+           CASE WHEN NOT cancel_requested THEN run_order END
+    FROM judged
+), ready AS (
+    INSERT INTO task_ready (channel, run_order, id, kind, payload_version, deadline_at, epoch, attempt, step)
+    SELECT channel, run_order, task_id, kind, payload_version, deadline_at, epoch, attempt - 1, step + 1
+    FROM judged WHERE NOT cancel_requested
+), event AS (
+    INSERT INTO task_event (task_id, epoch, seq, kind, data)
+    SELECT task_id, epoch, 9007199254740991, 'end', '{"state":"cancelled"}' FROM judged WHERE cancel_requested
+), outbox AS (
+    INSERT INTO task_outbox (task_id, event, tenant, channel)
+    SELECT task_id, 'cancelled', tenant, channel FROM judged WHERE cancel_requested
+)
+SELECT task_id, owner, epoch, channel, slot_token, cancel_requested AS terminal FROM judged
