@@ -6,6 +6,7 @@ from datetime import timedelta
 import aiohttp
 
 from gateways.adapter import GatewayAccount, GatewayAdapter
+from gateways.aliyun_iot import AliyunIotAdapter
 from gateways.cisco_control_center import CiscoControlCenterAdapter
 from gateways.emnify import EmnifyAdapter
 from gateways.generic_http import GenericHttpAdapter
@@ -22,6 +23,7 @@ ADAPTERS: dict[str, AdapterFactory] = {
     "cisco_control_center": CiscoControlCenterAdapter,
     "emnify": EmnifyAdapter,
     "soracom": SoracomAdapter,
+    "aliyun_iot": AliyunIotAdapter,
 }
 
 

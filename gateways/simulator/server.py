@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from gateways.simulator.faults import Dice, Faults
-from gateways.simulator.shapes import cisco_control_center, emnify, generic_http, onence, soracom
+from gateways.simulator.shapes import aliyun_iot, cisco_control_center, emnify, generic_http, onence, soracom
 from gateways.simulator.shapes.shape import Answer, Call, Route
 from gateways.simulator.stats import AccountStats, account_stats
 from gateways.simulator.world import World
@@ -22,6 +22,7 @@ SHAPES: dict[str, tuple[Route, ...]] = {
     "cisco_control_center": cisco_control_center.ROUTES,
     "emnify": emnify.ROUTES,
     "soracom": soracom.ROUTES,
+    "aliyun_iot": aliyun_iot.ROUTES,
 }
 """The routes of each gateway kind; every account answers in every shape."""
 

@@ -1,5 +1,6 @@
 """What each adapter reads out of its platform's answers; the shapes are imitations of real ones."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -7,16 +8,19 @@ from datetime import date
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateways.adapter import FailureKind, GatewayError, Kind
+from gateways.aliyun_iot import parse_latest_flow, parse_real_status, parse_realname, signature
 from gateways.cisco_control_center import parse_ctd_usage, parse_device_status, parse_session
 from gateways.emnify import find_sim_id, parse_connectivity, parse_month_stats, parse_sim_status
 from gateways.generic_http import parse_generic
 from gateways.onence import parse_onence_status, parse_onence_usage
+from gateways.pace import Pace
 from gateways.quantities import parse_json
 from gateways.soracom import parse_air_stats, parse_sim
+from servicekit.clock import ManualClock
 
 CARD = "8988228001000000051"
 EXTREMES = [
@@ -255,6 +259,86 @@ def test_no_adapter_adds_an_impossible_number(extreme: str) -> None:
         refused(lambda written=written, parse=parse: parse(parse_json(written)))  # type: ignore[misc]
 
 
+def flow(data: Any) -> dict[str, Any]:
+    return {"Code": "200", "Success": True, "Data": data}
+
+
+def test_aliyun_reads_the_unit_in_the_text() -> None:
+    assert parse_latest_flow(body(flow("100MB"))) == {"total_bytes": 104_857_600}
+    assert parse_latest_flow(body(flow("1.50KB"))) == {"total_bytes": 1_536}
+    assert parse_latest_flow(body(flow(None))) is None
+    for wrong in ("100", "100TB", "-1MB", "NaNMB", 100, "1e3MB", "99999999999GB"):
+        refused(lambda wrong=wrong: parse_latest_flow(body(flow(wrong))))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("card", "expected"),
+    [
+        ({"Status": "SUCCESS", "Gprs": True, "Online": True}, {"status": "online"}),
+        ({"Status": "SUCCESS", "Gprs": True, "Online": False}, {"status": "offline"}),
+        ({"Status": "SUCCESS", "Gprs": False, "Online": False}, {"status": "suspended"}),
+        ({"Status": "PROCESSING"}, None),
+    ],
+)
+def test_aliyun_network(card: Any, expected: Any) -> None:
+    assert parse_real_status(body(flow([card]))) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("CERTIFIED", "verified"),
+        ("NOT_CERTIFIED", "unverified"),
+        ("APPROVING", "pending"),
+        ("NEW", "unknown"),
+    ],
+)
+def test_aliyun_realname(status: str, expected: str) -> None:
+    assert parse_realname(body(flow({"RealNameStatus": status}))) == {"status": expected}
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("Throttling.User", FailureKind.THROTTLED),
+        ("CardNotFound", FailureKind.NOT_FOUND),
+        ("InvalidAccessKeyId", FailureKind.REFUSED),
+    ],
+)
+def test_aliyun_fails_under_http_200(code: str, expected: FailureKind) -> None:
+    with pytest.raises(GatewayError) as refusal:
+        parse_latest_flow(body({"Code": code, "Success": False}))
+    assert refusal.value.failure is expected
+
+
+def test_aliyun_signature_of_the_platforms_published_example() -> None:
+    params = {
+        "AccessKeyId": "testid",
+        "Action": "DescribeRegions",
+        "Format": "XML",
+        "SignatureMethod": "HMAC-SHA1",
+        "SignatureNonce": "3ee8c1b8-83d3-44af-a94f-4e0ad82fd6cf",
+        "SignatureVersion": "1.0",
+        "Timestamp": "2016-02-23T12:46:24Z",
+        "Version": "2014-05-26",
+    }
+    assert signature("GET", params, "testsecret") == "OLeaidS1JvxuMvnyHOwuJ+uX5qY="
+
+
+async def test_a_pace_spaces_calls_and_turns_away_whom_it_would_keep_too_long() -> None:
+    clock = ManualClock()
+    pace = Pace(4, clock)
+    calls = [asyncio.create_task(pace.wait()) for _ in range(12)]
+    await clock.settle()
+    turned_away = [call for call in calls if call.done() and call.exception() is not None]
+    assert calls[9:] == turned_away
+    assert sum(call.done() for call in calls[:9]) == 1
+    await clock.run_for(1.0)
+    assert sum(call.done() for call in calls[:9]) == 5
+    await clock.run_for(1.0)
+    await asyncio.gather(*calls[:9])
+
+
 NODES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
@@ -277,6 +361,9 @@ VALID: list[tuple[Callable[[Any], object], Any]] = [
     (parse_connectivity, {"status": {"description": "ONLINE"}}),
     (parse_air_stats, [classes(fast=(1, 2))]),
     (parse_sim, {"status": "active", "sessionStatus": {"online": True}}),
+    (parse_latest_flow, flow("1.00MB")),
+    (parse_real_status, flow([{"Status": "SUCCESS", "Gprs": True, "Online": True}])),
+    (parse_realname, flow({"RealNameStatus": "CERTIFIED"})),
 ]
 
 
@@ -294,6 +381,7 @@ def replaced(value: Any, path: list[int], node: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", range(len(VALID)))
+@settings(max_examples=40)
 @given(path=st.lists(st.integers(0, 3), max_size=5), node=NODES)
 def test_any_broken_answer_is_refused_and_nothing_else_is_raised(
     case: int, path: list[int], node: Any
