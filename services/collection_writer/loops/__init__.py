@@ -1,0 +1,1 @@
+"""Timed roles of collection_writer, one file each."""
