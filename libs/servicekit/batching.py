@@ -71,7 +71,7 @@ class Batcher(Generic[Item]):
             await self._wait_for_room()
         self._waiting.append((self._clock.monotonic(), item))
         count = len(self._waiting)
-        if count == 1 or count == self._max_items:
+        if count in (1, self._max_items):
             self._changed.set()
 
     async def start(self) -> None:
@@ -128,7 +128,7 @@ class Batcher(Generic[Item]):
         began = time.perf_counter()
         try:
             await self._flush(batch)
-        except Exception:  # a loop shell: one failed flush must not end the batching
+        except Exception:  # noqa: BLE001 - a loop shell: one failed flush must not end the batching
             _log.exception("a flush failed and dropped its items", batch=self._name, items=count)
         self._items.observe(count)
         self._seconds.observe(time.perf_counter() - began)

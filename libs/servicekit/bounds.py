@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from servicekit.errors import Reason, ServiceError
@@ -47,7 +47,7 @@ def _refusal(violations: Violations) -> ServiceError:
     return ServiceError(Reason.INVALID_FIELD, message, metadata=dict(first))
 
 
-def _checker(descriptor: Descriptor) -> Checker | None:
+def _checker(descriptor: Any) -> Checker | None:
     name = descriptor.full_name
     if name not in _checkers:
         if _has_bounds(descriptor, set()):
@@ -67,25 +67,24 @@ def _late(name: str) -> Checker:
     return check_late
 
 
-def _has_bounds(descriptor: Descriptor, seen: set[str]) -> bool:
+def _has_bounds(descriptor: Any, seen: set[str]) -> bool:
     if descriptor.full_name in seen:
         return False
     if descriptor.full_name in {_TIMESTAMP, _DURATION}:
         return True
     seen.add(descriptor.full_name)
     return any(
-        _bounds_of(field) is not None
-        or (field.cpp_type == _Nested and _has_bounds(field.message_type, seen))
+        _bounds_of(field) is not None or (field.cpp_type == _Nested and _has_bounds(field.message_type, seen))
         for field in descriptor.fields
     )
 
 
 def _bounds_of(field: FieldDescriptor) -> bounds_pb2.FieldBounds | None:
-    options = field.GetOptions()
+    options: Any = field.GetOptions()
     return options.Extensions[bounds_pb2.bounds] if options.HasExtension(bounds_pb2.bounds) else None
 
 
-def _compile(descriptor: Descriptor) -> Checker:
+def _compile(descriptor: Any) -> Checker:
     if descriptor.full_name == _TIMESTAMP:
         return _check_timestamp
     if descriptor.full_name == _DURATION:
@@ -181,7 +180,7 @@ def _list_checker(field: FieldDescriptor, bounds: bounds_pb2.FieldBounds | None)
     return check_items
 
 
-def _map_checker(field: FieldDescriptor, bounds: bounds_pb2.FieldBounds | None) -> Checker | None:
+def _map_checker(field: Any, bounds: bounds_pb2.FieldBounds | None) -> Checker | None:
     key_checker = _value_checker(field.message_type.fields_by_name["key"], bounds)
     value_checker = _value_checker(field.message_type.fields_by_name["value"], bounds)
     if key_checker is None and value_checker is None:
@@ -204,7 +203,9 @@ def _value_checker(field: FieldDescriptor, bounds: bounds_pb2.FieldBounds | None
     if bounds is None:
         return None
     if field.cpp_type == _Text:
-        return _text_checker(bounds, unit="bytes" if field.type == FieldDescriptor.TYPE_BYTES else "characters")
+        return _text_checker(
+            bounds, unit="bytes" if field.type == FieldDescriptor.TYPE_BYTES else "characters"
+        )
     return _number_checker(bounds)
 
 

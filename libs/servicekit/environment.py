@@ -2,7 +2,8 @@
 
 A service's own names (``LEASE_SERVICE_GRPC__PORT``) win over the shared ones (``SLUICEGATE_POSTGRES_DSN``). Every
 name may carry ``_FILE``: then the value is the content of that file, without the last line break. An empty variable
-counts as not set. A name that starts with the service's prefix but belongs to no setting is an error, so that a typing mistake can't pass unseen.
+counts as not set. A name that starts with the service's prefix but belongs to no setting is an error, so that a
+typing mistake can't pass unseen.
 """
 
 import json

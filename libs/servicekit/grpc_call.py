@@ -204,7 +204,9 @@ class MethodChain:
             _log.error("a call failed", method=self._span_name, exc_info=error)
             return ServiceError(Reason.INTERNAL, "an internal error; the service's log has it")
         if known is not error:
-            _log.warning("a call failed", method=self._span_name, reason=known.reason.value, problem=repr(error))
+            _log.warning(
+                "a call failed", method=self._span_name, reason=known.reason.value, problem=repr(error)
+            )
         return known
 
     async def _abort(self, context: Any, error: ServiceError) -> None:
@@ -288,12 +290,20 @@ def _stream_out(behaviour: Handler, chain: MethodChain) -> Handler:
 
 
 def _unary_handler(handler: Any, answer: Handler) -> Any:
-    make = grpc.stream_unary_rpc_method_handler if handler.request_streaming else grpc.unary_unary_rpc_method_handler
+    make = (
+        grpc.stream_unary_rpc_method_handler
+        if handler.request_streaming
+        else grpc.unary_unary_rpc_method_handler
+    )
     return make(answer, handler.request_deserializer, handler.response_serializer)
 
 
 def _streaming_handler(handler: Any, answer: Handler) -> Any:
-    make = grpc.stream_stream_rpc_method_handler if handler.request_streaming else grpc.unary_stream_rpc_method_handler
+    make = (
+        grpc.stream_stream_rpc_method_handler
+        if handler.request_streaming
+        else grpc.unary_stream_rpc_method_handler
+    )
     return make(answer, handler.request_deserializer, handler.response_serializer)
 
 

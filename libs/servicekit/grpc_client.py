@@ -7,7 +7,7 @@ trace context, sign-in and tenant, and fails with the ServiceError that the serv
 import asyncio
 from collections.abc import Collection
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -58,7 +58,9 @@ class Channel:
     ) -> None:
         self._peer = name or target
         token = auth.token.get_secret_value() if auth and auth.mode == "token" and auth.token else None
-        outgoing = Outgoing(token=token, tenant=tenant, actor=actor, seconds=timeout.total_seconds(), peer=self._peer)
+        outgoing = Outgoing(
+            token=token, tenant=tenant, actor=actor, seconds=timeout.total_seconds(), peer=self._peer
+        )
         self.raw: grpc.aio.Channel = _RawChannel(target, outgoing, frozenset(idempotent))
         """To hand to generated stubs; safe to use before ``start`` and outside the event loop."""
 
@@ -137,7 +139,7 @@ class _RawChannel(grpc.aio.Channel):
     async def channel_ready(self) -> None:
         await self.inner.channel_ready()
 
-    async def __aenter__(self) -> "_RawChannel":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exception: object) -> None:

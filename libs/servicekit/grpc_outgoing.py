@@ -155,5 +155,5 @@ class Outgoing:
 
 def _pause(attempt: int, error: ServiceError) -> float:
     seconds = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
-    jittered = seconds * random.uniform(0.5, 1.5)  # noqa: S311 - spreads load, hides nothing
+    jittered: float = seconds * random.uniform(0.5, 1.5)  # noqa: S311 - spreads load, hides nothing
     return max(jittered, error.retry_after.total_seconds() if error.retry_after else 0.0)

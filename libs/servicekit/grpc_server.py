@@ -161,7 +161,9 @@ class GrpcServer:
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     raise self._taken() from error
-                raise ServiceError(Reason.WRONG_STATE, f"can't listen on {self.address}: {error.strerror}") from error
+                raise ServiceError(
+                    Reason.WRONG_STATE, f"can't listen on {self.address}: {error.strerror}"
+                ) from error
 
     def _taken(self) -> ServiceError:
         limits = self._settings.grpc

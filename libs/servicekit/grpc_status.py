@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import grpc
 from google.protobuf.message import DecodeError
-from google.rpc import error_details_pb2, status_pb2
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
 from servicekit.errors import Reason, ServiceError
 
@@ -64,7 +64,8 @@ def details_of(error: ServiceError) -> bytes:
         for field, problem in error.metadata.items():
             request.field_violations.add(field=field, description=problem)
         status.details.add().Pack(request)
-    return status.SerializeToString()
+    serialized: bytes = status.SerializeToString()
+    return serialized
 
 
 def rebuild(
@@ -81,7 +82,9 @@ def rebuild(
     for key, value in trailing:
         if key == DETAILS_KEY and isinstance(value, bytes) and (error := _from_details(value)) is not None:
             return error
-    return ServiceError(_REASONS_WITHOUT_DETAILS.get(code, Reason.INTERNAL), _plain_message(code, message, peer))
+    return ServiceError(
+        _REASONS_WITHOUT_DETAILS.get(code, Reason.INTERNAL), _plain_message(code, message, peer)
+    )
 
 
 def _from_details(serialized: bytes) -> ServiceError | None:

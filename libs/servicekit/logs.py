@@ -139,7 +139,8 @@ def _redact_event(_logger: Any, _method: str, event: Event) -> Event:
 
 def _render_console(_logger: Any, _method: str, event: Event) -> str:
     exception = event.pop("exception", None)
-    head = f"{event.pop('at', '')} {str(event.pop('level', '')).upper():<7} {event.pop('service', '')} {event.pop('event', '')}"
+    at, level, service, text = (str(event.pop(key, "")) for key in ("at", "level", "service", "event"))
+    head = f"{at} {level.upper():<7} {service} {text}"
     fields = " ".join(f"{key}={_plain(value)}" for key, value in event.items())
     line = f"{head} {fields}".rstrip()
     return f"{line}\n{exception}" if exception else line

@@ -97,7 +97,7 @@ class Loop:
     async def _round(self) -> bool:
         try:
             more = await self._run_once()
-        except Exception as error:  # a loop shell: one failed round must not end the role
+        except Exception as error:  # noqa: BLE001 - a loop shell: one failed round must not end the role
             self._failures += 1
             known = service_error(error)
             if known is None:

@@ -45,7 +45,9 @@ class Metric(Enum):
     SLOTS_USED = Definition("sluicegate_slots_used", "Units held.", ("pool", "scope"))
     SLOTS_CAPACITY = Definition("sluicegate_slots_capacity", "Units allowed.", ("pool", "scope"))
     SLOTS_WAITING = Definition("sluicegate_slots_waiting", "Requests queued for units.", ("pool", "scope"))
-    SLOT_REQUESTS = Definition("sluicegate_slot_requests_total", "Requests for slots.", ("operation", "outcome"))
+    SLOT_REQUESTS = Definition(
+        "sluicegate_slot_requests_total", "Requests for slots.", ("operation", "outcome")
+    )
     SLOTS_REAPED = Definition("sluicegate_slots_reaped_total", "Leases removed because they expired.")
     POLLS = Definition("sluicegate_polls_total", "Polls of cards.", ("account", "kind", "outcome"))
     GATEWAY_SECONDS = Definition("sluicegate_gateway_seconds", "Time of a gateway call.", ("account", "kind"))
@@ -53,18 +55,24 @@ class Metric(Enum):
     PUBLISHED = Definition("sluicegate_published_total", "Messages published.", ("topic", "outcome"))
     CONSUMED = Definition("sluicegate_consumed_total", "Messages handled.", ("topic", "outcome"))
     BACKLOG_MESSAGES = Definition("sluicegate_backlog_messages", "Messages waiting.", ("topic",))
-    BACKLOG_AGE_SECONDS = Definition("sluicegate_backlog_age_seconds", "Age of what is handled now.", ("topic",))
+    BACKLOG_AGE_SECONDS = Definition(
+        "sluicegate_backlog_age_seconds", "Age of what is handled now.", ("topic",)
+    )
     OBSERVATIONS = Definition("sluicegate_observations_total", "Observations applied.", ("kind", "outcome"))
     OBSERVATION_AGE_SECONDS = Definition(
         "sluicegate_observation_age_seconds", "From observed to applied.", ("kind",), _SLOW
     )
-    QUARANTINED = Definition("sluicegate_quarantined_total", "What could not be stored.", ("origin", "reason"))
+    QUARANTINED = Definition(
+        "sluicegate_quarantined_total", "What could not be stored.", ("origin", "reason")
+    )
     COLLECTION_ROWS = Definition("sluicegate_collection_rows_total", "Collection records.", ("outcome",))
     TASKS_CREATED = Definition("sluicegate_tasks_created_total", "Tasks stored.", ("channel",))
     TASKS_CLAIMED = Definition("sluicegate_tasks_claimed_total", "Claims granted.", ("channel",))
     TASK_ATTEMPTS = Definition("sluicegate_task_attempts_total", "Attempts ended.", ("channel", "outcome"))
     TASKS_QUEUED = Definition("sluicegate_tasks_queued", "Tasks waiting.", ("channel",))
-    TASK_WAIT_SECONDS = Definition("sluicegate_task_wait_seconds", "From due to claimed.", ("channel",), _SLOW)
+    TASK_WAIT_SECONDS = Definition(
+        "sluicegate_task_wait_seconds", "From due to claimed.", ("channel",), _SLOW
+    )
     SSE_CONNECTIONS = Definition("sluicegate_sse_connections", "Open event streams.")
     SSE_EVENTS = Definition("sluicegate_sse_events_total", "Events sent to browsers.")
     SSE_CUTS = Definition("sluicegate_sse_cuts_total", "Event streams ended by the server.", ("reason",))

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -152,7 +152,7 @@ class Postgres:
             loop=None,
             connection_class=asyncpg.Connection,
             record_class=asyncpg.Record,
-            init=self._init,
+            init=cast("Any", self._init),
             reset=_keep_session,
             timeout=settings.connect_timeout.total_seconds(),
             server_settings={

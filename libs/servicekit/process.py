@@ -117,7 +117,7 @@ async def _run_with_signals(app: App | Callable[[], App]) -> int:
     except ServiceError as error:
         _say(f"cannot start: {error.message}")
         return 1
-    except Exception:
+    except Exception:  # noqa: BLE001 - the outermost shell: a bug is logged whole and said in one line
         _log.exception("cannot start")
         _say("cannot start: this is a bug; the whole error is in the log")
         return 1
@@ -196,7 +196,7 @@ async def _stop_all(started: Sequence[Component]) -> None:
 async def _guarded(step: str, component: Component, work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
-    except Exception:
+    except Exception:  # noqa: BLE001 - a shell: the other components must still end
         _log.exception("a component failed to end well", component=component.name, step=step)
 
 

@@ -120,7 +120,7 @@ class Script:
     def from_text(cls, text: str, client: "Redis | redis.asyncio.Redis | None" = None) -> "Script":
         """Make a script from its source."""
         script = cls.__new__(cls)
-        script._set(text, client)
+        script._set(text, client)  # noqa: SLF001 - of this very class
         return script
 
     async def __call__(

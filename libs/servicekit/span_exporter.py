@@ -57,10 +57,15 @@ def stored(span: ReadableSpan) -> StoredSpan:
         status_text=logs.redact_text(span.status.description or ""),
         attributes=logs.redact(dict(span.attributes or {})),
         events=[
-            {"name": event.name, "at_ns": event.timestamp, "attributes": logs.redact(dict(event.attributes or {}))}
+            {
+                "name": event.name,
+                "at_ns": event.timestamp,
+                "attributes": logs.redact(dict(event.attributes or {})),
+            }
             for event in span.events
         ],
         links=[
-            (format(link.context.trace_id, "032x"), format(link.context.span_id, "016x")) for link in span.links
+            (format(link.context.trace_id, "032x"), format(link.context.span_id, "016x"))
+            for link in span.links
         ],
     )

@@ -12,33 +12,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from servicekit.span_sql import (
-    DELETE_ATTRIBUTES,
-    DELETE_LINKS,
-    DELETE_SPANS,
-    INSERT_ATTRIBUTE,
-    INSERT_LINK,
-    INSERT_SPAN,
-    LINKED_TRACES,
-    LINKING_TRACES,
-    OLDEST_TO_KEEP,
-    SCHEMA,
-    SPANS_BY_ATTRIBUTE,
-    SPANS_OF_TRACES,
-)
-
-INDEXED_ATTRIBUTES = frozenset(
-    {"sluicegate.observation_id", "sluicegate.card_id", "sluicegate.task_id"}
-)
+INDEXED_ATTRIBUTES = frozenset({"sluicegate.observation_id", "sluicegate.card_id", "sluicegate.task_id"})
 """Only these can be searched for: the index stays small."""
 
+_SQL = {
+    path.name.removesuffix(".sql"): path.read_text(encoding="utf-8")
+    for path in files("servicekit").joinpath("sql").iterdir()
+    if path.name.endswith(".sql")
+}
 _BUSY_SECONDS = 5.0
 _TRIM_EVERY_SECONDS = 5.0
 _TRIM_AT_ONCE = 20_000
 _MOST_TRACES = 200
+_FIRST_JSON_COLUMN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +92,14 @@ class SpanStore:
     def spans_by_attribute(self, name: str, value: str, *, limit: int = 1000) -> list[StoredSpan]:
         """Return the newest spans that carry an indexed attribute of that value, oldest first."""
         with self._lock:
-            rows = self._open().execute(SPANS_BY_ATTRIBUTE, (name, value, limit)).fetchall()
+            rows = self._open().execute(_SQL["spans_by_attribute"], (name, value, limit)).fetchall()
         return [_span(row) for row in reversed(rows)]
 
     def traces(self, trace_ids: Iterable[str]) -> list[StoredSpan]:
         """Return all spans of these traces, in start order."""
         wanted = json.dumps(sorted(set(trace_ids)))
         with self._lock:
-            rows = self._open().execute(SPANS_OF_TRACES, (wanted,)).fetchall()
+            rows = self._open().execute(_SQL["spans_of_traces"], (wanted,)).fetchall()
         return [_span(row) for row in rows]
 
     def whole_traces(self, name: str, value: str) -> list[StoredSpan]:
@@ -123,8 +113,8 @@ class SpanStore:
         wanted = json.dumps(sorted(own))
         with self._lock:
             connection = self._open()
-            linked = connection.execute(LINKED_TRACES, (wanted, _MOST_TRACES)).fetchall()
-            linking = connection.execute(LINKING_TRACES, (wanted, _MOST_TRACES)).fetchall()
+            linked = connection.execute(_SQL["linked_traces"], (wanted, _MOST_TRACES)).fetchall()
+            linking = connection.execute(_SQL["linking_traces"], (wanted, _MOST_TRACES)).fetchall()
         return self.traces(own | {row[0] for row in (*linked, *linking)})
 
     def close(self) -> None:
@@ -140,7 +130,7 @@ class SpanStore:
             connection = sqlite3.connect(
                 self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
-            connection.executescript(SCHEMA)
+            connection.executescript(_SQL["schema"])
             self._connection = connection
         return self._connection
 
@@ -156,24 +146,25 @@ class SpanStore:
         connection.execute("COMMIT")
 
     def _insert(self, connection: sqlite3.Connection, span: StoredSpan) -> None:
-        row_id = connection.execute(INSERT_SPAN, _row(span)).lastrowid
+        row_id = connection.execute(_SQL["insert_span"], _row(span)).lastrowid
         for name in INDEXED_ATTRIBUTES & span.attributes.keys():
             values = span.attributes[name]
             for value in values if isinstance(values, list | tuple) else (values,):
-                connection.execute(INSERT_ATTRIBUTE, (row_id, name, str(value)))
+                connection.execute(_SQL["insert_attribute"], (row_id, name, str(value)))
         for trace_id in {trace_id for trace_id, _ in span.links}:
-            connection.execute(INSERT_LINK, (row_id, trace_id))
+            connection.execute(_SQL["insert_link"], (row_id, trace_id))
 
     def _trim(self, connection: sqlite3.Connection) -> int:
         oldest_ns = time.time_ns() - self._max_age_ns
         keep_from = connection.execute(
-            OLDEST_TO_KEEP, {"max_rows": self._max_rows, "oldest_ns": oldest_ns, "most": _TRIM_AT_ONCE}
+            _SQL["oldest_to_keep"],
+            {"max_rows": self._max_rows, "oldest_ns": oldest_ns, "most": _TRIM_AT_ONCE},
         ).fetchone()[0]
         if keep_from is None:
             return 0
-        for statement in (DELETE_ATTRIBUTES, DELETE_LINKS):
+        for statement in (_SQL["delete_attributes"], _SQL["delete_links"]):
             connection.execute(statement, (keep_from,))
-        return connection.execute(DELETE_SPANS, (keep_from,)).rowcount
+        return connection.execute(_SQL["delete_spans"], (keep_from,)).rowcount
 
 
 def _row(span: StoredSpan) -> tuple[Any, ...]:
@@ -195,10 +186,7 @@ def _row(span: StoredSpan) -> tuple[Any, ...]:
 
 
 def _span(row: Sequence[Any]) -> StoredSpan:
-    *plain, attributes, events, links = row
-    return StoredSpan(
-        *plain,
-        attributes=json.loads(attributes),
-        events=json.loads(events),
-        links=[(trace_id, span_id) for trace_id, span_id in json.loads(links)],
-    )
+    decoded = [json.loads(text) for text in row[_FIRST_JSON_COLUMN:]]
+    values = dict(zip(StoredSpan.__slots__, (*row[:_FIRST_JSON_COLUMN], *decoded), strict=True))
+    values["links"] = [(trace_id, span_id) for trace_id, span_id in values["links"]]
+    return StoredSpan(**values)

@@ -46,7 +46,9 @@ async def grpc_server(
 async def grpc_channel(
     grpc_server: GrpcServer, grpc_settings: ServiceSettings, grpc_idempotent: frozenset[str]
 ) -> AsyncIterator[Channel]:
-    channel = Channel(grpc_server.address, auth=grpc_settings.auth, name="the server", idempotent=grpc_idempotent)
+    channel = Channel(
+        grpc_server.address, auth=grpc_settings.auth, name="the server", idempotent=grpc_idempotent
+    )
     yield channel
     await channel.stop()
 

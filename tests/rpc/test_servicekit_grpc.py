@@ -44,7 +44,7 @@ class Leases(lease_pb2_grpc.LeaseServiceServicer):
     """Answers what the test put in."""
 
     def __init__(self) -> None:
-        self.act: Callable[[], Any] = lambda: lease_pb2.AcquireResponse()
+        self.act: Callable[[], Any] = lease_pb2.AcquireResponse
         self.calls = 0
         self.cancelled = asyncio.Event()
         self.entered = asyncio.Event()
@@ -303,10 +303,15 @@ def a_watch() -> task_pb2.WatchTaskRequest:
 
 async def test_a_stream_delivers_then_fails_with_its_reason(grpc_channel: Channel, tasks: Tasks) -> None:
     tasks.failure = ServiceError(Reason.CLAIM_LOST, "lost")
-    received = []
+    received: list[Any] = []
+
+    async def receive() -> None:
+        call = task_pb2_grpc.TaskServiceStub(grpc_channel.raw).WatchTask(a_watch())
+        async for response in call:
+            received.append(response)  # noqa: PERF401 - what came before the failure counts
+
     with pytest.raises(ServiceError) as caught:
-        async for response in task_pb2_grpc.TaskServiceStub(grpc_channel.raw).WatchTask(a_watch()):
-            received.append(response)
+        await receive()
     assert len(received) == 2
     assert caught.value.reason is Reason.CLAIM_LOST
     assert tasks.closed.is_set()
