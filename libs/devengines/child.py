@@ -4,6 +4,7 @@ Linux sends the death signal when the *thread* that started a child ends: childr
 the main one are not tied.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import IO
 
 _PR_SET_PDEATHSIG = 1
+_PROC = Path("/proc")
+_STATE, _STARTED = 0, 19  # fields of /proc/PID/stat after the program name
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
@@ -54,17 +57,26 @@ def spawn(
 
 def command_of(pid: int) -> str:
     """Return the command line of a running process, empty when there is none with this id."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except FileNotFoundError:
-        if Path("/proc/self").exists():
-            return ""
-    except OSError:
+    if (_PROC / "self").exists():
+        with contextlib.suppress(OSError):
+            return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         return ""
-    found = subprocess.run(
-        ["ps", "-p", str(pid), "-o", "command="], check=False, capture_output=True, text=True
-    )
-    return found.stdout.strip()
+    return _ask_ps(pid, "command=")
+
+
+def birth_of(pid: int) -> str:
+    """Return when a process started, empty when it is gone or only waits to be reaped: with the id it names one."""
+    if (_PROC / "self").exists():
+        with contextlib.suppress(OSError, IndexError):
+            fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+            return "" if fields[_STATE] == "Z" else fields[_STARTED]
+        return ""
+    return _ask_ps(pid, "lstart=")
+
+
+def _ask_ps(pid: int, column: str) -> str:
+    asked = ["ps", "-p", str(pid), "-o", column]
+    return subprocess.run(asked, check=False, capture_output=True, text=True).stdout.strip()
 
 
 def _tie_to_parent(death_signal: signal.Signals) -> Callable[[], None] | None:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
-from devengines.child import command_of, spawn
+from devengines.child import birth_of, spawn
 from devengines.errors import EngineError
 from devengines.ports import free_port
 
@@ -110,7 +110,7 @@ class EngineProcess(ABC):
         with self.log_path.open("ab") as log:
             log_start = log.tell()
             self._process = spawn(self._command(), log, death_signal=self.stop_signal, user=self._user())
-        self._pid_path.write_text(f"{self._process.pid}\n")
+        self._pid_path.write_text(f"{self._process.pid} {birth_of(self._process.pid)}\n")
         deadline = time.monotonic() + self.start_seconds
         while time.monotonic() < deadline and self.running:
             if self._answers():
@@ -126,9 +126,9 @@ class EngineProcess(ABC):
     def _end_leftover(self) -> None:
         """End a process that an unclean end of its supervisor left behind on the same data."""
         with contextlib.suppress(OSError, ValueError):
-            pid = int(self._pid_path.read_text())
-            if str(self.data_dir) in command_of(pid):
-                _end_stranger(pid, self.stop_signal, self.stop_seconds)
+            number, _, birth = self._pid_path.read_text().strip().partition(" ")
+            if birth and birth_of(int(number)) == birth:
+                _end_stranger(int(number), self.stop_signal, self.stop_seconds)
         self._pid_path.unlink(missing_ok=True)
 
     def _log_tail(self, start: int) -> str:
@@ -160,7 +160,7 @@ def _end_stranger(pid: int, number: signal.Signals, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-        while time.monotonic() < deadline:
-            os.kill(pid, 0)
+        while birth_of(pid):
+            if time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
             time.sleep(_POLL_SECONDS)
-        os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,46 @@
+"""Fixtures that every test may ask for, and the summary's line about missing engines."""
+
+import pytest
+
+from tests.support.engines import (
+    broker_server,
+    database,
+    devbroker_server,
+    empty_database,
+    engines_folder,
+    migrated_template,
+    missing_engines,
+    nsqd_server,
+    postgres_server,
+    redis_url,
+    valkey_server,
+)
+
+__all__ = [
+    "broker_server",
+    "database",
+    "devbroker_server",
+    "empty_database",
+    "engines_folder",
+    "migrated_template",
+    "nsqd_server",
+    "postgres_server",
+    "redis_url",
+    "valkey_server",
+]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line which engines were missing and how many tests that cost."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = [str(report.longrepr[2]) for report in skipped if isinstance(report.longrepr, tuple)]
+    counts = missing_engines(reasons)
+    if counts:
+        told = ", ".join(f"{engine} ({count} tests skipped)" for engine, count in sorted(counts.items()))
+        terminalreporter.write_line(f"MISSING ENGINES: {told}", yellow=True)
+    elif reasons:
+        terminalreporter.write_line(
+            f"engines: all that were asked for were there ({len(reasons)} other skips)"
+        )
+    else:
+        terminalreporter.write_line("engines: all that were asked for were there")
