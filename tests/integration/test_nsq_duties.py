@@ -188,10 +188,15 @@ async def test_nothing_hangs_when_the_publisher_stops(faulty: DevbrokerProcess) 
 # Duty 2: readiness, and a quick way back
 
 
-async def test_publisher_says_that_it_is_not_ready_and_comes_back(mortal: BrokerProcess) -> None:
+async def test_publisher_and_consumer_come_back_after_the_broker_was_killed(
+    mortal: BrokerProcess, start_consumer: StartConsumer
+) -> None:
+    topic = new_topic()
+    collector = Collector()
+    consumer = await start_consumer(mortal, topic, collector)
     async with running_publisher(mortal) as publisher:
-        topic = new_topic()
         await publisher.publish(topic, b"before")
+        await eventually(lambda: collector.bodies == [b"before"])
         mortal.kill()
         await eventually(lambda: not publisher.ready)
         error = await assert_away(publisher.publish(topic, b"during"))
@@ -199,6 +204,8 @@ async def test_publisher_says_that_it_is_not_ready_and_comes_back(mortal: Broker
         mortal.start()
         await eventually(lambda: publisher.ready)  # pynsq's own writer takes 15 s
         await publisher.publish(topic, b"after")
+        await eventually(lambda: b"after" in collector.bodies)
+        assert consumer.connected
 
 
 async def test_publisher_starts_without_a_broker(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import struct
 import time
+from collections.abc import Callable
 from typing import Any
 
 from nsq import AsyncConn, event, protocol
@@ -16,10 +17,15 @@ from servicekit.nsq.tuning import NsqTuning, split_address
 
 _READ_BYTES = 64 * 1024
 _LENGTH = struct.Struct(">l")
+_HEAD = struct.Struct(">ll")
+_MESSAGE_HEAD = struct.Struct(">qH16s")
 _OUTPUT_BUFFER_MILLISECONDS = 25
 _USER_AGENT = "sluicegate"
 
 _log = logging.getLogger(__name__)
+
+# (connection, id, body, attempts, nanoseconds since 1970)
+Receiver = Callable[["BrokerConnection", bytes, bytes, int, int], None]
 
 
 class BrokerConnection(AsyncConn):  # type: ignore[misc] # pynsq has no types
@@ -29,6 +35,7 @@ class BrokerConnection(AsyncConn):  # type: ignore[misc] # pynsq has no types
         opened: done once nsqd answered IDENTIFY, or failed.
         ended: done once the socket is closed, whoever closed it.
         last_activity: monotonic seconds of the last bytes from nsqd.
+        receiver: called with each message; pynsq's own message objects are slow and read attempts signed.
     """
 
     def __init__(self, host: str, port: int, tuning: NsqTuning) -> None:
@@ -44,6 +51,7 @@ class BrokerConnection(AsyncConn):  # type: ignore[misc] # pynsq has no types
         self.opened: asyncio.Future[None] = self._loop.create_future()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self.last_activity = time.monotonic()
+        self.receiver: Receiver | None = None
         self._unsent: list[bytes] = []
         self._reading: asyncio.Task[None] | None = None
         self.on(event.READY, self._on_ready)
@@ -94,11 +102,20 @@ class BrokerConnection(AsyncConn):  # type: ignore[misc] # pynsq has no types
             if end > len(data):
                 break
             try:
-                self.trigger(event.DATA, conn=self, data=data[start + _LENGTH.size : end])
+                self._take_frame(data, start, end)
             except Exception:  # noqa: BLE001 - the shell around frame handlers
                 _log.exception("a handler of an NSQ frame failed")
             start = end
         return data[start:]
+
+    def _take_frame(self, data: bytes, start: int, end: int) -> None:
+        """Pass a message to the receiver and every other frame to pynsq."""
+        if self.receiver is None or _HEAD.unpack_from(data, start)[1] != protocol.FRAME_TYPE_MESSAGE:
+            self.trigger(event.DATA, conn=self, data=data[start + _LENGTH.size : end])
+            return
+        head = start + _HEAD.size
+        timestamp_ns, attempts, message_id = _MESSAGE_HEAD.unpack_from(data, head)
+        self.receiver(self, message_id, data[head + _MESSAGE_HEAD.size : end], attempts, timestamp_ns)
 
     def _flush(self) -> None:
         data, self._unsent = self._unsent, []

@@ -154,7 +154,7 @@ class Consumer:
             message.touch()
 
     async def _opened(self, connection: BrokerConnection) -> None:
-        connection.on(event.MESSAGE, self._received)
+        connection.receiver = self._received
         connection.on(event.RESPONSE, self._answered)
         connection.on(event.ERROR, self._refused)
         connection.send(protocol.subscribe(self._topic, self._channel))
@@ -173,11 +173,21 @@ class Consumer:
         count = 0 if self._paused or self._draining else min(self._limit, connection.max_rdy_count)
         connection.send_rdy(count)
 
-    def _received(self, conn: BrokerConnection, message: Any, **_: Any) -> None:
+    def _received(
+        self, connection: BrokerConnection, message_id: bytes, body: bytes, attempts: int, timestamp_ns: int
+    ) -> None:
         self.counts.received += 1
-        held = Message(message, conn, received=self._clock.monotonic(), on_end=self._ended)
+        held = Message(
+            connection,
+            message_id,
+            body,
+            attempts=attempts,
+            timestamp_ns=timestamp_ns,
+            received=self._clock.monotonic(),
+            on_end=self._ended,
+        )
         self._held[held] = None
-        if held.body == PRIMER_BODY:
+        if body == PRIMER_BODY:
             message_task = self._finish_primer
         elif self._draining:
             held.hand_back()

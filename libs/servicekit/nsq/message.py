@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+
+from nsq import protocol
 
 from servicekit.nsq.connection import BrokerConnection
 
-_ATTEMPTS_MASK = 0xFFFF
 _NANOSECONDS_PER_MICROSECOND = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -16,28 +16,40 @@ class Message:
 
     Attributes:
         body: the published bytes.
-        id: nsqd's id, the same at every delivery on a channel.
-        attempts: number of deliveries so far, this one included; nsqd counts to 65,535.
-        timestamp: when nsqd took the message.
+        attempts: number of deliveries so far, this one included; nsqd counts to 65,535 and wraps.
         received: monotonic seconds of its arrival here.
     """
 
-    __slots__ = ("_connection", "_on_end", "_raw", "attempts", "body", "id", "received", "timestamp")
+    __slots__ = ("_connection", "_id", "_on_end", "_timestamp_ns", "attempts", "body", "received")
 
     def __init__(
-        self, raw: Any, connection: BrokerConnection, *, received: float, on_end: Callable[["Message"], None]
+        self,
+        connection: BrokerConnection,
+        message_id: bytes,
+        body: bytes,
+        *,
+        attempts: int,
+        timestamp_ns: int,
+        received: float,
+        on_end: Callable[["Message"], None],
     ) -> None:
-        raw.enable_async()
-        self.body: bytes = raw.body
-        self.id: str = raw.id.decode("ascii")
-        self.attempts: int = raw.attempts & _ATTEMPTS_MASK  # pynsq reads it signed
-        self.timestamp: datetime = _EPOCH + timedelta(
-            microseconds=raw.timestamp // _NANOSECONDS_PER_MICROSECOND
-        )
+        self.body = body
+        self.attempts = attempts
         self.received = received
-        self._raw = raw
+        self._id = message_id
+        self._timestamp_ns = timestamp_ns
         self._connection: BrokerConnection | None = connection
         self._on_end = on_end
+
+    @property
+    def id(self) -> str:
+        """The id that nsqd gave it, the same at every delivery on a channel."""
+        return self._id.decode("ascii")
+
+    @property
+    def timestamp(self) -> datetime:
+        """When nsqd took the message: aware, UTC, microseconds."""
+        return _EPOCH + timedelta(microseconds=self._timestamp_ns // _NANOSECONDS_PER_MICROSECOND)
 
     @property
     def ended(self) -> bool:
@@ -50,10 +62,7 @@ class Message:
         Returns:
             False if it had ended before. True is no proof: on a dying connection nsqd may deliver it again.
         """
-        if not self._end():
-            return False
-        self._raw.finish()
-        return True
+        return self._end(b"FIN %b\n" % self._id)
 
     async def requeue(self, delay: timedelta = timedelta()) -> bool:
         """Give the message back, to be delivered again after `delay` (nsqd: at most an hour); never blocks.
@@ -65,24 +74,29 @@ class Message:
 
     def touch(self) -> None:
         """Restart nsqd's timeout for this message, which reaches at most max-msg-timeout (15 min) from its delivery."""
-        if self._connection is not None and self._connection.connected():
-            self._raw.touch()
+        if self._connection is not None:
+            _send(self._connection, protocol.touch(self._id))
 
     def hand_back(self, delay: timedelta = timedelta()) -> bool:
         """Do what `requeue` does, from code that is not a coroutine."""
-        if not self._end():
-            return False
-        # an integer, or pynsq takes 90 s x attempts; and its backoff would throttle every message
-        self._raw.requeue(time_ms=max(0, round(delay / timedelta(milliseconds=1))), backoff=False)
-        return True
+        # whole milliseconds: pynsq replaces a float by 90 s per attempt, and nsqd takes no fraction
+        return self._end(protocol.requeue(self._id, max(0, round(delay / timedelta(milliseconds=1)))))
 
     def lose(self) -> None:
         """Note that the connection is gone and with it this delivery."""
-        self._end()
+        self._end(None)
 
-    def _end(self) -> bool:
+    def _end(self, command: bytes | None) -> bool:
         connection, self._connection = self._connection, None
         if connection is None:
             return False
         self._on_end(self)
-        return bool(connection.connected())
+        return command is not None and _send(connection, command)
+
+
+def _send(connection: BrokerConnection, command: bytes) -> bool:
+    try:
+        connection.send(command)
+    except OSError:
+        return False  # its end is told to everybody by the connection itself
+    return True

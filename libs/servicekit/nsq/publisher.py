@@ -101,15 +101,8 @@ class Publisher:
             return
         check_topic(topic)
         check_bodies(bodies, self._tuning)
-        try:
-            async with asyncio.timeout(self._tuning.publish_seconds + _SWEEP_SECONDS):
-                await self._send(topic, bodies)
-        except TimeoutError as error:
-            raise _away("nsqd did not answer in time", stored="unknown") from error
-
-    async def _send(self, topic: str, bodies: Sequence[bytes]) -> None:
-        while not self._room.is_set() and self.ready:
-            await self._room.wait()
+        if not self._room.is_set():
+            await self._wait_for_room()
         if not self.ready:
             raise _away("nsqd is away", stored="no")
         entries = [self._enqueue(topic, run) for run in split_to_fit(bodies, self._tuning.max_body_bytes)]
@@ -117,6 +110,14 @@ class Publisher:
             await entries[0].future
             return
         await asyncio.gather(*(entry.future for entry in entries))
+
+    async def _wait_for_room(self) -> None:
+        try:
+            async with asyncio.timeout(self._tuning.publish_seconds):
+                while not self._room.is_set() and self.ready:
+                    await self._room.wait()
+        except TimeoutError as error:
+            raise _away("nsqd is too slow", stored="no") from error
 
     def _enqueue(self, topic: str, bodies: list[bytes]) -> Entry:
         loop = asyncio.get_running_loop()
@@ -209,5 +210,6 @@ def _away(message: str, *, stored: str) -> ServiceError:
 def _fail(entries: Sequence[Entry], error: ServiceError) -> None:
     for entry in entries:
         if not entry.future.done():
-            entry.future.set_exception(error)
+            # one exception each: raising a shared one would grow its traceback with every waiter
+            entry.future.set_exception(ServiceError(error.reason, error.message, metadata=error.metadata))
             entry.future.exception()  # its waiter may have been cancelled: no warning for that
