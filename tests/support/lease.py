@@ -3,6 +3,7 @@
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
@@ -10,8 +11,11 @@ from pathlib import Path
 
 from devengines.valkey import ValkeyProcess
 from lease_service.domain.model import Claim, Policy, PoolPolicies
+from lease_service.store.keys import pool_keys
 from lease_service.store.redis import RedisSlots
-from servicekit.redis import Redis
+from lease_service.store.redis_scripts import load_script
+from servicekit.ids import new_token
+from servicekit.redis import Redis, Script
 from servicekit.settings import RedisSettings
 from servicekit.values import SecretUrl
 
@@ -97,3 +101,38 @@ def claim_of(
 async def open_pool(leases: RedisSlots, policies: PoolPolicies) -> None:
     """Make a pool known to Redis, as SetPolicy does for a new one."""
     await leases.push_policies(policies.pool, list(policies.scopes.values()), pool_is_new=True)
+
+
+class RedisClock:
+    """The time that scripts of :func:`load_timed_script` see; starts a little ahead of the engine's own."""
+
+    KEY = "test-clock"
+
+    def __init__(self, server: Redis) -> None:
+        self._server = server
+        self.now_ms = int(time.time() * 1000)
+
+    async def advance(self, milliseconds: int) -> None:
+        self.now_ms += milliseconds
+        seconds, rest = divmod(self.now_ms, 1000)
+        await self._server.client.hset(self.KEY, mapping={"s": seconds, "us": rest * 1000})
+
+
+def load_timed_script(name: str) -> Script:
+    """Load a script that reads the test's clock where it would read the engine's."""
+    text = load_script(name).text
+    timed = text.replace("redis.call('TIME')", f"redis.call('HMGET', '{RedisClock.KEY}', 's', 'us')")
+    assert timed != text
+    return Script.from_text(timed)
+
+
+def tokens(count: int) -> list[str]:
+    """Make fresh tokens."""
+    return [new_token() for _ in range(count)]
+
+
+async def weights(server: Redis, pool: str = POOL) -> dict[str, int]:
+    """Read the used weights of a pool."""
+    return {
+        scope.decode(): int(used) for scope, used in (await server.client.hgetall(pool_keys(pool)[2])).items()
+    }

@@ -67,12 +67,13 @@ end
 
 local marks = redis.call('MGET', F, E)
 local fence = marks[1] and tonumber(marks[1])
-local relearning = marks[2] or not fence
+local relearned_at = marks[2] and tonumber(marks[2]) or 0
 if not fence then
-  fence = now_us
+  fence, relearned_at = now_us, now + relearn
   redis.call('SET', F, whole(fence))
-  redis.call('SET', E, whole(now + relearn), 'PX', whole(relearn))
+  redis.call('SET', E, whole(relearned_at), 'PX', whole(relearn))
 end
+local relearning = relearned_at > now
 if #adopted > 0 then
   redis.call('HSET', P, unpack(adopted))
   keep(P, now)
@@ -149,7 +150,7 @@ if refused then
   local soonest = redis.call('ZRANGE', H, 0, 0, 'WITHSCORES')
   local wait = soonest[2] and tonumber(soonest[2]) - now or 1000
   if relearning then
-    wait = redis.call('PTTL', E)
+    wait = relearned_at - now
   end
   answer[1], answer[2], answer[3], answer[4] = scopes[narrow], used, limits[narrow], math.max(wait, 0)
 end

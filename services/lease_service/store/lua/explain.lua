@@ -22,7 +22,7 @@ for i = 1, #live, 2 do
     note(tonumber(live[i + 1]) - now, cmsgpack.unpack(record))
   end
 end
-local answer = {tonumber(redis.call('GET', F) or 0), math.max(redis.call('PTTL', E), 0)}
+local answer = {tonumber(redis.call('GET', F) or 0), math.max(tonumber(redis.call('GET', E) or 0) - now, 0)}
 for i = 2, #ARGV do
   local scope, at = ARGV[i], #answer
   answer[at + 1] = redis.call('HGET', P, scope) or ''

@@ -3,7 +3,7 @@
 -- KEYS  1 h  ZSET   token -> expires_ms           2 l  HASH  token -> packed record
 --       3 u  HASH   scope -> used weight          4 p  HASH  scope -> "version capacity max_lifetime_ms paused"
 --       5 x  ZSET   spent token -> until_ms       6 f  STRING highest fence, no TTL
---       7 a  STREAM audit events                  8 e  STRING set while the pool relearns after a loss of data
+--       7 a  STREAM audit events                  8 e  STRING relearned_ms after a loss of data
 --       All carry the hash tag of one pool.
 -- Invariants: for every scope, u[scope] = sum of weights of the records in l that name it; h and l hold the same tokens.
 --       Redis time is the only clock, read once per script. A lease is live while expires_ms > now.

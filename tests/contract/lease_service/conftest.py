@@ -1,0 +1,46 @@
+"""A private Valkey on a Unix socket; the time that scripts see is the test's, unless it asks for the real one."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+import lease_service.store.redis as store
+from lease_service.store.redis import RedisSlots
+from servicekit.redis import Redis
+from tests.support.lease import RedisClock, SocketValkey, connected, load_timed_script, socket_valkey
+
+
+@pytest.fixture(scope="session")
+def lease_valkey() -> Iterator[SocketValkey]:
+    with socket_valkey() as engine:
+        yield engine
+
+
+@pytest.fixture
+async def server(lease_valkey: SocketValkey) -> AsyncIterator[Redis]:
+    async with connected(lease_valkey.url) as client:
+        yield client
+
+
+@pytest.fixture
+async def clock(server: Redis) -> RedisClock:
+    clock = RedisClock(server)
+    await clock.advance(0)
+    return clock
+
+
+@pytest.fixture
+async def leases(server: Redis, clock: RedisClock, monkeypatch: pytest.MonkeyPatch) -> RedisSlots:
+    """Leases whose time is ``clock``."""
+    monkeypatch.setattr(store, "load_script", load_timed_script)
+    slots = RedisSlots(server)
+    await slots.start()
+    return slots
+
+
+@pytest.fixture
+async def real_leases(server: Redis) -> RedisSlots:
+    """Leases in real time."""
+    slots = RedisSlots(server)
+    await slots.start()
+    return slots
