@@ -1,0 +1,1 @@
+"""Timed roles of ingest_service, one a file."""

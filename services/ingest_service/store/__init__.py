@@ -1,0 +1,1 @@
+"""What ingest_service keeps: PostgreSQL for the truth, Redis for what saves a trip."""
