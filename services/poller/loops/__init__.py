@@ -1,0 +1,1 @@
+"""Timed roles of poller, one file each."""
