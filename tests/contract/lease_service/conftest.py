@@ -5,13 +5,16 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 import lease_service.store.redis as store
+from devengines.valkey import program
 from lease_service.store.redis import RedisSlots
 from servicekit.redis import Redis
+from tests.support.engines import made_or_skipped
 from tests.support.lease import RedisClock, SocketValkey, connected, load_timed_script, socket_valkey
 
 
 @pytest.fixture(scope="session")
 def lease_valkey() -> Iterator[SocketValkey]:
+    made_or_skipped(program)
     with socket_valkey() as engine:
         yield engine
 
