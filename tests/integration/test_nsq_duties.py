@@ -307,7 +307,7 @@ async def test_drain_waits_for_handlers(
     release.set()
     await draining
     await consumer.stop()
-    stats = await channel(broker, topic)
+    stats = await channel(broker, topic)  # drain returned after nsqd had read every FIN
     assert (stats.depth, stats.in_flight, stats.requeue_count, consumer.counts.received) == (1, 0, 0, 2)
 
 
@@ -373,7 +373,7 @@ async def test_requeue_delay_is_honoured(
 
     await start_consumer(broker, topic, requeue_twice)
     await publisher.publish(topic, b"x")
-    await eventually(lambda: len(seen) == 3)  # pynsq's own default is 90 s per attempt
+    await eventually(lambda: len(seen) == 3, within=30)  # pynsq's own default is 90 s per attempt
     assert [attempts for attempts, _ in seen] == [1, 2, 3]
     assert seen[2][1] - seen[1][1] >= 0.4
 
@@ -396,9 +396,13 @@ async def test_failing_handler_is_called_again_and_others_go_on(
 
     consumer = await start_consumer(broker, topic, handler, max_in_flight=1)
     await publisher.publish_many(topic, [b"bad", *(b"%d" % number for number in range(20))])
-    await eventually(lambda: len(collector.messages) == 21)
+    await eventually(lambda: len(collector.messages) == 21, within=30)  # nsqd looks at new channels every 5 s
     assert (failures, consumer.counts.failed) == ([1, 2], 2)
-    assert (await channel(broker, topic)).backlog == 0
+
+    async def done() -> bool:
+        return await backlog(broker, topic) == 0
+
+    await eventually(done)
 
 
 async def test_handler_may_end_the_message_after_it_returned(
