@@ -24,7 +24,6 @@ WITH target AS MATERIALIZED (
 ), event AS (
     INSERT INTO task_event (task_id, epoch, seq, kind, data)
     SELECT id, epoch, 9007199254740991, 'end', '{"state":"cancelled"}' FROM ended
-    ON CONFLICT DO NOTHING
 ), outbox AS (
     INSERT INTO task_outbox (task_id, event, tenant, channel)
     SELECT e.id, 'cancelled', t.tenant, t.channel FROM ended e JOIN target t ON t.id = e.id

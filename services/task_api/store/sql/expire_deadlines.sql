@@ -26,7 +26,6 @@ WITH late_ready AS MATERIALIZED (
     INSERT INTO task_event (task_id, epoch, seq, kind, data)
     SELECT id, epoch, 9007199254740991, 'end', '{"state":"failed","error":"the deadline passed before an attempt could start"}'
     FROM ended
-    ON CONFLICT DO NOTHING
 ), outbox AS (
     INSERT INTO task_outbox (task_id, event, tenant, channel)
     SELECT e.id, 'failed', t.tenant, e.channel FROM ended e JOIN task t ON t.id = e.id

@@ -1,0 +1,1 @@
+"""Tasks: value types, rules and use-cases; no IO, no wire format."""

@@ -1,0 +1,1 @@
+"""Timed roles of task_api."""
