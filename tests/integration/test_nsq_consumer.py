@@ -1,260 +1,31 @@
-"""The ten faults of pynsq, each closed by the adapter; both brokers, and faults on demand from the development one."""
+"""Faults 4 to 10 of pynsq, and how the adapter closes them: the consuming side, on both brokers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from devengines.nsqd import BrokerProcess, DevbrokerProcess
 from servicekit.clock import SystemClock
-from servicekit.errors import Reason, ServiceError
-from servicekit.nsq import Consumer, Message, NsqAdmin, NsqTuning, Publisher
+from servicekit.nsq import Consumer, Message, NsqAdmin, Publisher
 from tests.support.broker import BROKERS, addresses, make_broker, new_topic, started
+from tests.support.nsq import (
+    TUNING,
+    Collector,
+    StartConsumer,
+    assert_away,
+    backlog,
+    broker,
+    channel,
+    faulty,
+    mortal,
+    publisher,
+    running_publisher,
+    start_consumer,
+)
 from tests.support.waiting import eventually
 
-TUNING = NsqTuning(heartbeat_seconds=1, publish_seconds=1.5, drain_seconds=10.0, failure_delay=0.2)
-
-StartConsumer = Callable[..., Awaitable[Consumer]]
-
-
-@pytest.fixture(scope="module", params=BROKERS)
-def broker(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[BrokerProcess]:
-    yield from started(request.param, tmp_path_factory.mktemp(request.param))
-
-
-@pytest.fixture(scope="module")
-def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevbrokerProcess]:
-    for process in started("devbroker", tmp_path_factory.mktemp("faulty")):
-        assert isinstance(process, DevbrokerProcess)
-        yield process
-
-
-@pytest.fixture(params=BROKERS)
-def mortal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerProcess]:
-    yield from started(request.param, tmp_path)
-
-
-@pytest.fixture
-async def publisher(broker: BrokerProcess) -> AsyncIterator[Publisher]:
-    async with running_publisher(broker) as running:
-        yield running
-
-
-@pytest.fixture
-async def start_consumer() -> AsyncIterator[StartConsumer]:
-    """Start consumers that are stopped at the end of the test."""
-    consumers: list[Consumer] = []
-
-    async def start(
-        broker: BrokerProcess,
-        topic: str,
-        handler: Callable[[Message], Awaitable[Any]],
-        *,
-        max_in_flight: int = 10,
-        tuning: NsqTuning = TUNING,
-    ) -> Consumer:
-        consumer = Consumer(addresses(broker), topic, "c", handler, max_in_flight, tuning=tuning)
-        consumers.append(consumer)
-        await consumer.start()
-        return consumer
-
-    yield start
-    for consumer in consumers:
-        await consumer.stop()
-
-
-@asynccontextmanager
-async def running_publisher(broker: BrokerProcess, tuning: NsqTuning = TUNING) -> AsyncIterator[Publisher]:
-    publisher = Publisher(addresses(broker), SystemClock(), tuning=tuning)
-    await publisher.start()
-    await eventually(lambda: publisher.ready)
-    try:
-        yield publisher
-    finally:
-        await publisher.stop()
-
-
-class Collector:
-    """Keep what came, and finish it if told to."""
-
-    def __init__(self, *, finish: bool = True) -> None:
-        self.messages: list[Message] = []
-        self._finish = finish
-
-    async def __call__(self, message: Message) -> None:
-        self.messages.append(message)
-        if self._finish:
-            await message.finish()
-
-    @property
-    def bodies(self) -> list[bytes]:
-        return [message.body for message in self.messages]
-
-
-async def backlog(broker: BrokerProcess, topic: str) -> int:
-    return await NsqAdmin(addresses(broker)).backlog(topic, "c")
-
-
-async def channel(broker: BrokerProcess, topic: str) -> Any:
-    return (await NsqAdmin(addresses(broker)).stats())[topic].channels["c"]
-
-
-async def assert_away(publishing: Awaitable[None]) -> ServiceError:
-    with pytest.raises(ServiceError) as caught:
-        await publishing
-    assert caught.value.reason is Reason.DEPENDENCY_AWAY
-    return caught.value
-
-
-# Duty 1: a publish ends once, with nsqd's own answer
-
-
-async def test_publish_returns_after_nsqd_has_the_message(
-    broker: BrokerProcess, publisher: Publisher
-) -> None:
-    topic = new_topic()
-    await publisher.publish(topic, b"one")
-    await publisher.publish_many(topic, [b"two", b"three"])
-    await publisher.publish_many(topic, [])
-    assert (await NsqAdmin(addresses(broker)).stats())[topic].message_count == 3
-
-
-async def test_unanswered_publish_fails_within_its_limit_and_the_next_one_is_not_confused(
-    faulty: DevbrokerProcess,
-) -> None:
-    async with running_publisher(faulty) as publisher:
-        faulty.set_faults(drop_replies=1)
-        error = await assert_away(publisher.publish(new_topic(), b"unanswered"))
-        assert error.metadata == {"stored": "unknown"}
-        await eventually(lambda: publisher.ready)
-        await publisher.publish(new_topic(), b"answered")
-
-
-async def test_refused_publish_ends_once_and_alone_if_nothing_else_is_on_the_way(
-    faulty: DevbrokerProcess,
-) -> None:
-    async with running_publisher(faulty) as publisher:
-        faulty.set_faults(refuse_publishes=1)
-        await assert_away(publisher.publish(new_topic(), b"refused"))
-        await eventually(lambda: publisher.ready)
-        await publisher.publish(new_topic(), b"accepted")
-
-
-async def test_lost_connection_fails_every_publish_on_the_way(faulty: DevbrokerProcess) -> None:
-    async with running_publisher(faulty) as publisher:
-        faulty.set_faults(delay_replies=1.0)
-        topic = new_topic()
-        waiting = [asyncio.create_task(publisher.publish(topic, b"x")) for _ in range(50)]
-        await eventually(lambda: faulty.set_faults(drop_connections="publishers")["dropped"])
-        results = await asyncio.gather(*waiting, return_exceptions=True)
-        faulty.set_faults(delay_replies=0)
-        assert {getattr(result, "reason", None) for result in results} == {Reason.DEPENDENCY_AWAY}
-
-
-async def test_cancelled_publish_does_not_shift_answers(broker: BrokerProcess, publisher: Publisher) -> None:
-    topic = new_topic()
-    tasks = [asyncio.create_task(publisher.publish(topic, b"%d" % number)) for number in range(200)]
-    await asyncio.sleep(0)
-    for task in tasks[::2]:
-        task.cancel()
-    results = await asyncio.gather(*tasks, return_exceptions=True)
-    assert results[1::2] == [None] * 100
-    with pytest.raises(ServiceError):
-        await publisher.publish(topic, b"")
-    await publisher.publish(topic, b"last")
-
-
-async def test_nothing_hangs_when_the_publisher_stops(faulty: DevbrokerProcess) -> None:
-    async with running_publisher(faulty, replace(TUNING, publish_seconds=60.0)) as publisher:
-        faulty.set_faults(mute=True)
-        topic = new_topic()
-        waiting = [asyncio.create_task(publisher.publish(topic, b"x" * 1000)) for _ in range(100)]
-        await asyncio.sleep(0)
-        await publisher.stop()
-        faulty.set_faults(mute=False)
-        async with asyncio.timeout(5):
-            results = await asyncio.gather(*waiting, return_exceptions=True)
-        assert {getattr(result, "reason", None) for result in results} == {Reason.DEPENDENCY_AWAY}
-        await assert_away(publisher.publish(topic, b"too late"))
-
-
-# Duty 2: readiness, and a quick way back
-
-
-async def test_publisher_and_consumer_come_back_after_the_broker_was_killed(
-    mortal: BrokerProcess, start_consumer: StartConsumer
-) -> None:
-    topic = new_topic()
-    collector = Collector()
-    consumer = await start_consumer(mortal, topic, collector)
-    async with running_publisher(mortal) as publisher:
-        await publisher.publish(topic, b"before")
-        await eventually(lambda: collector.bodies == [b"before"])
-        mortal.kill()
-        await eventually(lambda: not publisher.ready)
-        error = await assert_away(publisher.publish(topic, b"during"))
-        assert error.metadata == {"stored": "no"}
-        mortal.start()
-        await eventually(lambda: publisher.ready)  # pynsq's own writer takes 15 s
-        await publisher.publish(topic, b"after")
-        await eventually(lambda: b"after" in collector.bodies)
-        assert consumer.connected
-
-
-async def test_publisher_starts_without_a_broker(tmp_path: Path) -> None:
-    process = make_broker("devbroker", tmp_path)
-    process.start()
-    process.stop()
-    publisher = Publisher(addresses(process), SystemClock(), tuning=replace(TUNING, start_seconds=0.1))
-    await publisher.start()
-    assert not publisher.ready
-    process.start()
-    await eventually(lambda: publisher.ready)
-    await publisher.stop()
-    process.stop()
-
-
-# Duty 3: bad input never reaches the wire
-
-
-@pytest.mark.parametrize(
-    ("topic", "body"),
-    [
-        ("bad/topic", b"x"),
-        ("", b"x"),
-        ("n" * 65, b"x"),
-        ("t\n", b"x"),
-        ("t", b""),
-        ("t", bytes(1024 * 1024 + 1)),
-    ],
-    ids=["slash", "no-topic", "long-topic", "line-break", "empty", "too-large"],
-)
-async def test_bad_publish_fails_alone(publisher: Publisher, topic: str, body: bytes) -> None:
-    good = new_topic()
-    tasks = [asyncio.create_task(publisher.publish(good, b"good")) for _ in range(50)]
-    with pytest.raises(ServiceError) as caught:
-        await publisher.publish(topic, body)
-    assert caught.value.reason is Reason.INVALID_FIELD
-    assert await asyncio.gather(*tasks) == [None] * 50
-    assert publisher.ready
-
-
-async def test_largest_bodies_and_more_than_one_mpub_holds(
-    broker: BrokerProcess, publisher: Publisher
-) -> None:
-    topic = new_topic()
-    await publisher.publish(topic, bytes(1024 * 1024))
-    await publisher.publish_many(topic, [bytes(1024 * 1024)] * 7)
-    await publisher.publish_many(topic, [b"x"] * 3000)
-    assert (await NsqAdmin(addresses(broker)).stats())[topic].message_count == 3008
-
+__all__ = ["broker", "faulty", "mortal", "publisher", "start_consumer"]
 
 # Duty 4: stopped is stopped
 
