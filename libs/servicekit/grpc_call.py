@@ -17,6 +17,7 @@ import grpc
 from opentelemetry.trace import Span, SpanKind
 
 from servicekit import bounds, deadline, grpc_status, principal, telemetry
+from servicekit.deadline_wheel import DeadlineWheel
 from servicekit.errors import Reason, ServiceError
 from servicekit.failures import service_error
 from servicekit.logs import get_logger
@@ -50,7 +51,7 @@ class InFlight:
         self._count = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._gauge = gauge(Metric.RPC_IN_FLIGHT)
+        gauge(Metric.RPC_IN_FLIGHT).set_function(lambda: self._count)
 
     @property
     def count(self) -> int:
@@ -60,14 +61,12 @@ class InFlight:
     def enter(self) -> None:
         """Count a call that begins."""
         self._count += 1
-        self._gauge.inc()
         if self._count == 1:
             self._idle.clear()
 
     def leave(self) -> None:
         """Count a call that has ended."""
         self._count -= 1
-        self._gauge.dec()
         if self._count == 0:
             self._idle.set()
 
@@ -113,6 +112,7 @@ class MethodChain:
         streaming: whether the answer or the request is a stream; a stream has no deadline unless the client set one.
         sign_in: decides who calls.
         in_flight: counts calls.
+        wheel: ends calls whose time is up.
         default_deadline: for unary calls whose client set none.
     """
 
@@ -123,6 +123,7 @@ class MethodChain:
         streaming: bool,
         sign_in: SignIn,
         in_flight: InFlight,
+        wheel: DeadlineWheel,
         default_deadline: timedelta,
     ) -> None:
         self._method = method
@@ -130,6 +131,7 @@ class MethodChain:
         self._span_name = method.lstrip("/")
         self._sign_in = sign_in
         self._in_flight = in_flight
+        self._wheel = wheel
         self._default_seconds = None if streaming else default_deadline.total_seconds()
         self._seconds = histogram(Metric.RPC_SECONDS).labels(method=self._span_name)
         self._handled: dict[str, Any] = {}
@@ -179,14 +181,7 @@ class MethodChain:
         if seconds is None:
             return await work()
         deadline.use(seconds)
-        scope = asyncio.timeout(seconds)
-        try:
-            async with scope:
-                return await work()
-        except TimeoutError:
-            if scope.expired():
-                raise ServiceError(Reason.TIME_IS_UP, "the time for this call is up") from None
-            raise
+        return await self._wheel.run(seconds, work)
 
     def _start_span(self, metadata: Mapping[str, Any]) -> Span:
         span = telemetry.tracer().start_span(

@@ -10,6 +10,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from servicekit.deadline_wheel import DeadlineWheel
 from servicekit.errors import Reason, ServiceError
 from servicekit.grpc_call import InFlight, MethodChain, SignIn, wrap
 from servicekit.health import Health, HealthSnapshot
@@ -54,6 +55,8 @@ class GrpcServer:
         self._server: grpc.aio.Server | None = None
         self._port = settings.grpc.port
         self._in_flight = InFlight()
+        self._wheel = DeadlineWheel()
+        self._sign_in = SignIn(settings.auth)
 
     @property
     def port(self) -> int:
@@ -128,8 +131,9 @@ class GrpcServer:
         return MethodChain(
             method,
             streaming=streaming,
-            sign_in=SignIn(self._settings.auth),
+            sign_in=self._sign_in,
             in_flight=self._in_flight,
+            wheel=self._wheel,
             default_deadline=self._settings.grpc.default_deadline,
         )
 

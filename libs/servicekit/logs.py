@@ -27,6 +27,8 @@ _BEARER = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{4,}", re.IGNORECASE
 _ASSIGNED = re.compile(
     r"\b(password|passwd|secret|api_?key|token)(\"?'?\s*[=:]\s*\"?'?)[^\s\"',;&}\])]+", re.IGNORECASE
 )
+_NEEDLES = frozenset("=: \t\n\r\v\f")
+"""Every text that one of the expressions matches holds one of these."""
 _SHORTEST_SECRET = 6
 _QUIET = ("asyncio", "aiohttp.access", "tornado.access")
 
@@ -86,6 +88,8 @@ def redact_text(text: str) -> str:
     for secret in _known_secrets:
         if secret in text:
             text = text.replace(secret, HIDDEN)
+    if _NEEDLES.isdisjoint(text):
+        return text  # most values are plain ids: the expressions below can't match them
     text = _BEARER.sub(rf"\1 {HIDDEN}", text)
     return hide_passwords(_ASSIGNED.sub(rf"\1\2{HIDDEN}", text))
 

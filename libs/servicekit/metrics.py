@@ -55,7 +55,9 @@ class Metric(Enum):
     PUBLISHED = Definition("sluicegate_published_total", "Messages published.", ("topic", "outcome"))
     CONSUMED = Definition("sluicegate_consumed_total", "Messages handled.", ("topic", "outcome"))
     COVERAGE_GAPS = Definition(
-        "sluicegate_coverage_gaps_total", "Cards handed on but not applied within two intervals.", ("account",)
+        "sluicegate_coverage_gaps_total",
+        "Cards handed on but not applied within two intervals.",
+        ("account",),
     )
     BACKLOG_MESSAGES = Definition("sluicegate_backlog_messages", "Messages waiting.", ("topic",))
     BACKLOG_AGE_SECONDS = Definition(

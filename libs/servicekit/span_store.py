@@ -78,8 +78,7 @@ class SpanStore:
     def write(self, spans: Iterable[StoredSpan]) -> None:
         """Add finished spans, and now and then remove the oldest; raises sqlite3.Error."""
         with self._lock, self._transaction() as connection:
-            for span in spans:
-                self._insert(connection, span)
+            _insert(connection, list(spans))
             if time.monotonic() - self._trimmed_at >= _TRIM_EVERY_SECONDS:
                 self._trimmed_at = time.monotonic()
                 self._trim(connection)
@@ -145,15 +144,6 @@ class SpanStore:
             raise
         connection.execute("COMMIT")
 
-    def _insert(self, connection: sqlite3.Connection, span: StoredSpan) -> None:
-        row_id = connection.execute(_SQL["insert_span"], _row(span)).lastrowid
-        for name in INDEXED_ATTRIBUTES & span.attributes.keys():
-            values = span.attributes[name]
-            for value in values if isinstance(values, list | tuple) else (values,):
-                connection.execute(_SQL["insert_attribute"], (row_id, name, str(value)))
-        for trace_id in {trace_id for trace_id, _ in span.links}:
-            connection.execute(_SQL["insert_link"], (row_id, trace_id))
-
     def _trim(self, connection: sqlite3.Connection) -> int:
         oldest_ns = time.time_ns() - self._max_age_ns
         keep_from = connection.execute(
@@ -167,8 +157,29 @@ class SpanStore:
         return connection.execute(_SQL["delete_spans"], (keep_from,)).rowcount
 
 
-def _row(span: StoredSpan) -> tuple[Any, ...]:
+def _insert(connection: sqlite3.Connection, spans: Sequence[StoredSpan]) -> None:
+    # Row ids are given here, inside the writing transaction, so that each table is filled by one statement.
+    (last,) = connection.execute(_SQL["last_row"]).fetchone()
+    rows = list(enumerate(spans, last + 1))
+    connection.executemany(_SQL["insert_span"], [_row(number, span) for number, span in rows])
+    attributes = [(number, name, value) for number, span in rows for name, value in _indexed(span)]
+    if attributes:
+        connection.executemany(_SQL["insert_attribute"], attributes)
+    links = [(number, trace_id) for number, span in rows for trace_id, _ in span.links]
+    if links:
+        connection.executemany(_SQL["insert_link"], links)
+
+
+def _indexed(span: StoredSpan) -> Iterator[tuple[str, str]]:
+    for name in INDEXED_ATTRIBUTES & span.attributes.keys():
+        values = span.attributes[name]
+        for value in values if isinstance(values, list | tuple) else (values,):
+            yield name, str(value)
+
+
+def _row(number: int, span: StoredSpan) -> tuple[Any, ...]:
     return (
+        number,
         span.trace_id,
         span.span_id,
         span.parent_span_id,
@@ -180,8 +191,8 @@ def _row(span: StoredSpan) -> tuple[Any, ...]:
         span.status,
         span.status_text,
         json.dumps(dict(span.attributes), default=str),
-        json.dumps(list(span.events), default=str),
-        json.dumps(list(span.links)),
+        json.dumps(list(span.events), default=str) if span.events else "[]",
+        json.dumps(list(span.links)) if span.links else "[]",
     )
 
 
