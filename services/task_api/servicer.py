@@ -1,6 +1,6 @@
 """The gRPC edge: proto to domain, call, domain to proto. Field bounds are checked before a servicer is called."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -8,7 +8,7 @@ from uuid import UUID
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from servicekit import principal, telemetry
-from servicekit.errors import invalid_field
+from servicekit.errors import Reason, ServiceError, invalid_field
 from sluicegate.operator.v1 import operator_pb2, operator_pb2_grpc
 from sluicegate.task.v1 import task_pb2, task_pb2_grpc
 from sluicegate.worker.v1 import worker_pb2, worker_pb2_grpc
@@ -31,12 +31,13 @@ from task_api.domain.model import (
     WriteOutcome,
     WriteResult,
 )
-from task_api.domain.streams import BEGINNING, Hub, parse_cursor
+from task_api.domain.streams import BEGINNING, Event, Hub, parse_cursor
 from task_api.domain.tasks import TaskRequest, Tasks, not_found, parse_task_id
 
 _MILLISECOND = timedelta(milliseconds=1)
 _WATCH_SECONDS = 3600.0
 _NO_TASK = UUID(int=0)
+_DEFAULT_TASK_PAGE = 50
 _DEFAULT_AUDIT_PAGE = 100
 _STATES = {
     TaskState.READY: task_pb2.TASK_STATE_READY,
@@ -87,7 +88,7 @@ class TaskServicer(task_pb2_grpc.TaskServiceServicer):
 
     async def ListTasks(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
         del context
-        limit = request.page_size or 50
+        limit = request.page_size or _DEFAULT_TASK_PAGE
         tasks = await self._tasks.list(
             _tenant(),
             channel=request.channel,
@@ -117,19 +118,17 @@ class TaskServicer(task_pb2_grpc.TaskServiceServicer):
         last = await self._hub.last(task_id, _tenant())
         if last is None:
             raise not_found(request.task_id)
+        if last == (after, True):
+            return
         async with self._hub.follow(task_id, _tenant(), last, min(after, last.cursor)) as reader:
-            while (
-                not reader.ended
-                and not self._hub.closing
-                and (last.cursor, True) != (reader.cursor, last.terminal)
-            ):
-                for event in await reader.pull(_WATCH_SECONDS):
-                    if event.restarts:
-                        yield task_pb2.WatchTaskResponse(
-                            cursor=str(event.cursor), kind="reset", data='{"reason":"new_attempt"}'
-                        )
-                    yield task_pb2.WatchTaskResponse(
-                        cursor=str(event.cursor), kind=event.kind, data=event.data
+            while not reader.ended:
+                events = await reader.pull(_WATCH_SECONDS)
+                for event in events:
+                    for message in _watched(event):
+                        yield message
+                if self._hub.closing and not reader.ended:
+                    raise ServiceError(
+                        Reason.DEPENDENCY_AWAY, "this server stops: watch again from the last cursor"
                     )
 
     async def ListAttempts(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
@@ -212,14 +211,7 @@ class WorkerServicer(worker_pb2_grpc.WorkerServiceServicer):
     async def ReleaseClaims(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
         del context
         results = await self._claims.release([_key(claim) for claim in request.claims])
-        return worker_pb2.ReleaseClaimsResponse(
-            results=[
-                worker_pb2.WriteResult(
-                    task_id=claim.task_id, outcome=_OUTCOMES[result.outcome], message=result.message
-                )
-                for claim, result in zip(request.claims, results, strict=True)
-            ]
-        )
+        return worker_pb2.ReleaseClaimsResponse(results=map(_result, request.claims, results))
 
 
 class OperatorServicer(operator_pb2_grpc.OperatorServiceServicer):
@@ -261,10 +253,16 @@ class OperatorServicer(operator_pb2_grpc.OperatorServiceServicer):
     async def ListAudit(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
         del context
         limit = request.page_size or _DEFAULT_AUDIT_PAGE
-        before = _page_number(request.page_token)
-        rows = await self._channels.audit(before=before, limit=limit)
+        rows = await self._channels.audit(before=_page_number(request.page_token), limit=limit)
         more = str(rows[-1].audit_id) if len(rows) == limit else ""
         return operator_pb2.ListAuditResponse(rows=map(_audit_row, rows), next_page_token=more)
+
+
+def _watched(event: Event) -> Iterator[Any]:
+    cursor = str(event.cursor)
+    if event.restarts:
+        yield task_pb2.WatchTaskResponse(cursor=cursor, kind="reset", data='{"reason":"new_attempt"}')
+    yield task_pb2.WatchTaskResponse(cursor=cursor, kind=event.kind, data=event.data)
 
 
 def _tenant() -> str:
@@ -311,12 +309,13 @@ def _key(claim: Any) -> ClaimKey:
 
 
 def _results(items: Iterable[Any], results: Sequence[WriteResult]) -> list[Any]:
-    return [
-        worker_pb2.WriteResult(
-            task_id=item.claim.task_id, outcome=_OUTCOMES[result.outcome], message=result.message
-        )
-        for item, result in zip(items, results, strict=True)
-    ]
+    return [_result(item.claim, result) for item, result in zip(items, results, strict=True)]
+
+
+def _result(claim: Any, result: WriteResult) -> Any:
+    return worker_pb2.WriteResult(
+        task_id=claim.task_id, outcome=_OUTCOMES[result.outcome], message=result.message
+    )
 
 
 def _completion(item: Any) -> Completion:
