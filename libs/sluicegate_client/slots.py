@@ -8,6 +8,7 @@ a slot nothing runs: when the outcome of an acquire is unknown, the token is giv
 import asyncio
 import random
 import time
+import weakref
 from collections.abc import Sequence
 from contextvars import ContextVar, Token
 from datetime import timedelta
@@ -40,12 +41,14 @@ _WORTH_WAITING = frozenset(
 )
 _SHORTEST_TTL = timedelta(milliseconds=200)
 
-_current: ContextVar[LocalLease | None] = ContextVar("slot", default=None)
+# A weak reference: whoever copied the context of finished work must not keep its lease alive.
+_current: "ContextVar[weakref.ref[LocalLease] | None]" = ContextVar("slot", default=None)
 
 
 def current_lease() -> LocalLease | None:
     """Return the lease that the present work holds, or None."""
-    return _current.get()
+    reference = _current.get()
+    return None if reference is None else reference()
 
 
 def slot_metadata(lease: LocalLease) -> tuple[tuple[str, str], ...]:
@@ -221,7 +224,7 @@ class Hold:
         self._wait = wait
         self._lease: LocalLease | None = None
         self._guard: WorkGuard | None = None
-        self._mark: Token[LocalLease | None] | None = None
+        self._mark: Token[weakref.ref[LocalLease] | None] | None = None
 
     @property
     def lease(self) -> LocalLease:
@@ -248,7 +251,7 @@ class Hold:
     async def __aenter__(self) -> Self:
         self._lease = await self._acquire()
         self._guard = WorkGuard(self._lease)
-        self._mark = _current.set(self._lease)
+        self._mark = _current.set(weakref.ref(self._lease))
         self._guard.enter()
         return self
 
