@@ -1,0 +1,55 @@
+"""`sluicegate up`: everything on this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateways.simulator.faults import SCENARIOS
+from sluicegate_cli.addresses import find_data_dir
+from sluicegate_cli.up.options import Broker, UpOptions
+from sluicegate_cli.up.run import up as run
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("up")(up)
+
+
+def up(
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where data is kept; default: .sluicegate here or above.")
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the web console; 0: 7180, or another free one.")
+    ] = 0,
+    cards: Annotated[int, typer.Option(min=0, help="Size of the demo fleet, on a first run.")] = 1000,
+    poll_interval: Annotated[
+        int | None, typer.Option(min=1, help="Seconds between polls of a demo card, on a first run.")
+    ] = None,
+    broker: Annotated[
+        Broker, typer.Option(help="Which broker; auto takes nsqd wherever it can be had.")
+    ] = Broker.AUTO,
+    demo: Annotated[
+        bool, typer.Option("--demo/--no-demo", help="Run the simulator, its fleet and a demo worker.")
+    ] = True,
+    scenario: Annotated[str, typer.Option(help="How the simulated gateways behave.")] = "demo",
+    run_for: Annotated[float | None, typer.Option("--for", min=1, help="Stop after so many seconds.")] = None,
+) -> None:
+    """Run engines, services and a demo fleet on this machine; Ctrl-C drains and stops all. Data is kept.
+
+    SLUICEGATE_POSTGRES_DSN, SLUICEGATE_REDIS_URL and SLUICEGATE_NSQD replace the embedded engines, one by one.
+    """
+    if scenario not in SCENARIOS:
+        raise typer.BadParameter(f"choose one of {', '.join(sorted(SCENARIOS))}", param_hint="--scenario")
+    options = UpOptions(
+        data_dir=find_data_dir(data_dir),
+        port=port,
+        cards=cards,
+        poll_interval=poll_interval,
+        broker=broker,
+        demo=demo,
+        scenario=scenario,
+        run_for=run_for,
+    )
+    raise typer.Exit(run(options))

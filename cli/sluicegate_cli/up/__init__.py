@@ -1,0 +1,1 @@
+"""`sluicegate up`: every engine and service on this machine, supervised, in one terminal."""

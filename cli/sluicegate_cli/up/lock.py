@@ -1,0 +1,48 @@
+"""One `sluicegate up` per data directory."""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import IO, Self
+
+from sluicegate_cli.outcome import CommandError
+
+LOCK_FILE = "lock"
+
+
+class DataLock:
+    """Hold a data directory; the lock goes with the process, however that ends.
+
+    Raises:
+        CommandError: another process holds it; the message names its id.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self._path = data_dir / LOCK_FILE
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = self._path.open("a+")
+        except OSError as error:
+            raise CommandError(f"can't use {self._path.parent} for data: {error.strerror}") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            holder = file.read().strip() or "unknown"
+            file.close()
+            raise CommandError(
+                f"another `sluicegate up` (pid {holder}) uses {self._path.parent}.\n"
+                "Stop it first (Ctrl-C there), or choose another folder with --data-dir."
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        self._file = file
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._file is not None:
+            self._file.close()
