@@ -8,12 +8,23 @@ from typing import Any
 from ingest_service.domain.fleet import Account, Card
 from ingest_service.domain.observations import Kind, Observation
 from ingest_service.store.fleet import PostgresFleetStore
+from servicekit.clock import SystemClock
 from servicekit.ids import uuid7
 from servicekit.postgres import Postgres
 from servicekit.settings import PostgresSettings
 from servicekit.values import SecretUrl
 
 NOW = datetime(2026, 3, 20, 12, 0, 0, tzinfo=UTC)
+
+
+class FixedClock(SystemClock):
+    """Says always the same instant, and really sleeps."""
+
+    def __init__(self, now: datetime = NOW) -> None:
+        self._now = now
+
+    def now(self) -> datetime:
+        return self._now
 
 
 def observation(at: datetime, card_id: str = "c1", **changes: Any) -> Observation:
@@ -69,7 +80,9 @@ async def opened(dsn: str, **changes: Any) -> AsyncIterator[Postgres]:
         await postgres.stop()
 
 
-async def make_partitions(postgres: Postgres, around: datetime = NOW, *, back: int = 9, ahead: int = 2) -> None:
+async def make_partitions(
+    postgres: Postgres, around: datetime = NOW, *, back: int = 9, ahead: int = 2
+) -> None:
     """Make the inbox's days around an instant."""
     for days in range(-back, ahead + 1):
         await postgres.pool.execute(

@@ -14,10 +14,9 @@ from ingest_service.domain.applying import Applier, Held
 from ingest_service.domain.deciding import Window
 from ingest_service.domain.observations import Kind, Observation, Result, in_order
 from ingest_service.store.applying import PostgresApplyStore
-from servicekit.clock import ManualClock
 from servicekit.ids import uuid7
 from servicekit.postgres import Postgres
-from tests.support.ingest import account, card, make_partitions, opened, save_fleet
+from tests.support.ingest import FixedClock, account, card, make_partitions, opened, save_fleet
 from tests.support.ingest_oracle import Oracle
 
 NOW = datetime(2026, 4, 1, 12, 0, 0, tzinfo=UTC)
@@ -42,7 +41,9 @@ class Again:
 
 @st.composite
 def fresh(draw: st.DrawFn) -> Observation:
-    at = NOW - timedelta(hours=draw(HOURS), minutes=draw(st.integers(0, 3)) * 7, microseconds=draw(st.integers(0, 2)))
+    at = NOW - timedelta(
+        hours=draw(HOURS), minutes=draw(st.integers(0, 3)) * 7, microseconds=draw(st.integers(0, 2))
+    )
     kind = draw(st.sampled_from([Kind.TRAFFIC, Kind.TRAFFIC, Kind.TRAFFIC, Kind.NETWORK, Kind.REALNAME]))
     fields: dict[str, Any] = {}
     if kind is Kind.TRAFFIC:
@@ -112,13 +113,15 @@ async def run_history(dsn: str, history: list[list[Observation]]) -> tuple[dict[
     oracle = Oracle(FLEET)
     async with opened(dsn) as postgres:
         await reset(postgres)
-        applier = Applier(PostgresApplyStore(postgres), Nothing(), clock=ManualClock(NOW), window=Window())
+        applier = Applier(PostgresApplyStore(postgres), Nothing(), clock=FixedClock(NOW), window=Window())
         for batch in history:
             expected = {item.observation_id: oracle.apply(item, NOW) for item in in_order(batch)}
             verdicts = await applier.apply(batch)
             assert not any(isinstance(verdict, Held) for verdict in verdicts.values()), verdicts
             found = {
-                item_id: verdict.outcome.value for item_id, verdict in verdicts.items() if isinstance(verdict, Result)
+                item_id: verdict.outcome.value
+                for item_id, verdict in verdicts.items()
+                if isinstance(verdict, Result)
             }
             assert found == expected
         return await tables(postgres), expected_tables(oracle)
@@ -158,7 +161,9 @@ async def tables(postgres: Postgres) -> dict[str, Any]:
         "outbox": sorted(
             (row["event_type"], row["observation_id"]) for row in await fetch("SELECT * FROM ingest_outbox")
         ),
-        "audit": sorted((row["action"], row["observation_id"]) for row in await fetch("SELECT * FROM ingest_audit")),
+        "audit": sorted(
+            (row["action"], row["observation_id"]) for row in await fetch("SELECT * FROM ingest_audit")
+        ),
     }
 
 
@@ -204,7 +209,11 @@ def fleet_database(postgres_server: Any, migrated_template: str) -> Any:
 @settings(
     max_examples=EXAMPLES,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+    ],
 )
 @given(history=HISTORY)
 def test_any_history_ends_in_the_tables_of_the_naive_oracle(
@@ -218,7 +227,11 @@ def test_any_history_ends_in_the_tables_of_the_naive_oracle(
 @settings(
     max_examples=max(5, EXAMPLES // 4),
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+    ],
 )
 @given(items=st.lists(fresh(), min_size=1, max_size=40))
 def test_one_batch_or_many_end_in_the_same_tables(fleet_database: str, items: list[Observation]) -> None:
