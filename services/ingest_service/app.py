@@ -19,6 +19,7 @@ from ingest_service.store.applying import PostgresApplyStore
 from ingest_service.store.fleet import PostgresFleetStore
 from ingest_service.store.parking import ParkingStore
 from ingest_service.store.redis import Caches
+from ingest_service.store.session import prepare_session
 from ingest_service.store.upkeep import OutboxStore, PartitionStore
 from servicekit.breaker import Breaker
 from servicekit.clock import SystemClock
@@ -41,7 +42,7 @@ def build(settings: Settings) -> App:
     clock = SystemClock()
     limits, timing = settings.ingest, settings.loops
     _check_budget(settings)
-    database = Postgres(settings.postgres, settings.service_name)
+    database = Postgres(settings.postgres, settings.service_name, init=prepare_session)
     redis = Redis(settings.redis)
     publisher = Publisher(settings.nsq, clock)
     lease_channel = Channel(settings.peers.lease_service, auth=settings.auth, name="lease_service")

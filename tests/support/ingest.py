@@ -8,6 +8,7 @@ from typing import Any
 from ingest_service.domain.fleet import Account, Card
 from ingest_service.domain.observations import Kind, Observation
 from ingest_service.store.fleet import PostgresFleetStore
+from ingest_service.store.session import prepare_session
 from servicekit.clock import SystemClock
 from servicekit.ids import uuid7
 from servicekit.postgres import Postgres
@@ -72,7 +73,7 @@ def card(card_id: str, account_id: str = "acme", **changes: Any) -> Card:
 async def opened(dsn: str, **changes: Any) -> AsyncIterator[Postgres]:
     """Open a pool on a database."""
     fields: dict[str, Any] = {"dsn": SecretUrl(dsn), "max_size": 6}
-    postgres = Postgres(PostgresSettings(**{**fields, **changes}), "test")
+    postgres = Postgres(PostgresSettings(**{**fields, **changes}), "test", init=prepare_session)
     await postgres.start()
     try:
         yield postgres

@@ -26,7 +26,7 @@ FLEET = {
     "c3": ("shang", 31, "Asia/Shanghai"),
     "c4": ("york", 30, "America/New_York"),
 }
-EXAMPLES = int(os.environ.get("HYPOTHESIS_INGEST_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("HYPOTHESIS_INGEST_EXAMPLES", "25"))
 RAW = st.one_of(st.integers(0, 60), st.integers(0, 2_000), st.sampled_from([0, 1, 49, 50, 51, 1000, 1001]))
 # Hours before NOW: dense around the cycle's start, sparse elsewhere, a little outside the window on both sides.
 HOURS = st.one_of(st.integers(-3, 24), st.integers(24, 8 * 24 + 12), st.just(-30))

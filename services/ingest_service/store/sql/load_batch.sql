@@ -3,7 +3,8 @@
 -- $5 date: cycles from this start on.
 -- Returns one row per card and cycle (one with a null cycle for a card without any); known_ids are those of the card's
 -- observations that the inbox holds.
--- Cost: index probes only; each inbox probe touches the one partition of its day.
+-- Cost: index probes only; each inbox probe touches the one partition of its day. LIMIT and OFFSET keep the planner from
+-- turning the probes into scans of whole tables.
 WITH asked AS (
     SELECT * FROM unnest($2::uuid[], $3::timestamptz[], $4::text[]) AS asked (observation_id, observed_at, card_id)
 ), known AS (
@@ -24,8 +25,10 @@ SELECT card.card_id, card.account_id, card.lifecycle, card.polling_enabled, acco
        usage.cycle_start AS usage_start, usage.base_offset, usage.raw_max, usage.settled, usage.epoch,
        usage.epoch_started_at, usage.previous_raw_max, usage.previous_started_at, usage.last_raw, usage.last_observed_at,
        usage.candidate_raw, usage.candidate_at, usage.start_reset_seen, usage.end_reset_seen
-FROM unnest($1::text[]) AS wanted (card_id)
-JOIN card ON card.card_id = wanted.card_id
+FROM card
 JOIN account ON account.account_id = card.account_id
-LEFT JOIN usage_cycle AS usage ON usage.card_id = card.card_id AND usage.cycle_start >= $5
+LEFT JOIN LATERAL (
+    SELECT * FROM usage_cycle WHERE usage_cycle.card_id = card.card_id AND usage_cycle.cycle_start >= $5 OFFSET 0
+) AS usage ON true
 LEFT JOIN known ON known.card_id = card.card_id
+WHERE card.card_id = ANY ($1::text[])
