@@ -90,7 +90,7 @@ class AccountPoller:
             ttl=tools.settings.slot_ttl,
             job="poll",
         )
-        self._resting = Resting()
+        self._resting = Resting(tools.clock)
         self._blocked = ""
         self._outstanding: set[asyncio.Task[None]] = set()
         self._room_again = asyncio.Event()
@@ -259,7 +259,7 @@ class AccountPoller:
 
     async def _step(self, card: ClaimedCard, gateway: Gateway) -> Completion:
         async with self._lease.unit():
-            if self._stopping:
+            if self._stopping or self._resting.now:
                 return Completion(card, Next.AT, card.due_ms)
             result = await self._tools.stepper.ask(self.account, gateway, card.card_id)
         await self._tools.stepper.deliver(result)
