@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
+_LEAST_DIGITS = 9  # shorter numbers are compact dates, not seconds since 1970
+
 
 def parse_time(text: str, zone: ZoneInfo | None = None) -> datetime:
     """Read an instant: ISO 8601 with a zone, or Unix seconds (also with a fraction) written as a number.
@@ -33,7 +35,12 @@ def parse_time(text: str, zone: ZoneInfo | None = None) -> datetime:
 
 def _number(text: str) -> datetime | None:
     whole, _, fraction = text.partition(".")
-    if not whole.isascii() or not whole.isdigit() or (fraction and not fraction.isdigit()) or len(whole) < 9:
+    if (
+        not whole.isascii()
+        or not whole.isdigit()
+        or (fraction and not fraction.isdigit())
+        or len(whole) < _LEAST_DIGITS
+    ):
         return None
     try:
         at = datetime.fromtimestamp(int(whole), UTC)

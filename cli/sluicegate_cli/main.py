@@ -46,7 +46,7 @@ def run() -> None:
     sys.exit(_guarded())
 
 
-def _guarded() -> int:
+def _guarded() -> int:  # noqa: PLR0911 - one return per kind of ending
     try:
         app(prog_name="sluicegate")
     except CommandError as error:

@@ -1,6 +1,7 @@
 """What a command prints: a table for people, or JSON for programs. Results go to stdout, everything else to stderr."""
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,7 +16,10 @@ from rich.table import Table
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
-stdout = Console(highlight=False, soft_wrap=True)
+_WIDTH_OF_FILES = 240
+_FRACTION = re.compile(r"(?<=\d\d:\d\d:\d\d)\.\d+(?=Z$)")
+
+stdout = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDTH_OF_FILES)
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -25,7 +29,8 @@ def plain(value: Any) -> Any:
         return value.ToDatetime(UTC).isoformat().replace("+00:00", "Z")
     if not isinstance(value, Message):
         return value
-    return {field.name: _field(value, field) for field in value.DESCRIPTOR.fields if _is_shown(value, field)}
+    fields: Iterable[Any] = value.DESCRIPTOR.fields
+    return {field.name: _field(value, field) for field in fields if _is_shown(value, field)}
 
 
 def print_json(value: Any) -> None:
@@ -84,7 +89,7 @@ def cell(value: Any) -> str:
         case dict():
             return ", ".join(f"{name}={cell(item)}" for name, item in value.items()) or "-"
         case _:
-            return str(value).replace("[", r"\[")
+            return _FRACTION.sub("", str(value)).replace("[", r"\[")
 
 
 def instant(value: datetime) -> Timestamp:

@@ -25,7 +25,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def doctor(as_json: JsonFlag = False) -> None:
-    """Look at this machine and the running system; exit code 1 when something needed is missing, 3 when nothing runs."""
+    """Look at this machine and the running system; exit code 1: something needed is missing, 3: a service is away."""
     machine = [
         _row("Python", ok=True, detail=sys.version.split()[0]),
         _found("PostgreSQL", postgres.programs),

@@ -21,9 +21,7 @@ def migrate(
         str,
         typer.Option(envvar="SLUICEGATE_POSTGRES_DSN", help="The database; default: the running system's."),
     ] = "",
-    check: Annotated[
-        bool, typer.Option("--check", help="Only say what is missing; exit code 1 if something is.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only say what is missing (exit code 1).")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Apply every migration that the database has not got yet."""

@@ -9,9 +9,7 @@ from sluicegate.poller.v1 import poller_pb2
 from sluicegate_cli.clients import Clients, actor, ask
 from sluicegate_cli.output import JsonFlag, plain, print_fields
 
-app = typer.Typer(
-    name="mode", help="How observations are applied: by RPC (sync) or over NSQ (async).", no_args_is_help=True
-)
+app = typer.Typer(name="mode", help="How observations are applied: by RPC or over NSQ.", no_args_is_help=True)
 
 
 class Mode(StrEnum):

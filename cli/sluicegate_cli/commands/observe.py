@@ -44,11 +44,9 @@ def add_to(app: typer.Typer) -> None:
 
 def observe(
     file: Annotated[
-        Path, typer.Argument(help="JSON lines (.jsonl) or CSV (.csv); `-` is JSON lines on standard input.")
+        Path, typer.Argument(help="JSON lines (.jsonl) or CSV (.csv); `-`: JSON lines on stdin.")
     ],
-    sync: Annotated[
-        bool, typer.Option("--sync", help="Apply now and say what became of each, not over the broker.")
-    ] = False,
+    sync: Annotated[bool, typer.Option("--sync", help="Apply now and say what became of each.")] = False,
     card: Annotated[str, typer.Option(help="The file is a counter series of this card.")] = "",
     time_column: Annotated[str, typer.Option(help="Column of a series with the times.")] = "time",
     value_column: Annotated[str, typer.Option(help="Column of a series with the counter.")] = "value",

@@ -74,12 +74,10 @@ def list_tasks(
     as_json: JsonFlag = False,
 ) -> None:
     """List tasks, newest first."""
-    number = (
-        task_pb2.TaskState.Value(f"TASK_STATE_{state.name}") if state else task_pb2.TASK_STATE_UNSPECIFIED
-    )
+    wanted = f"TASK_STATE_{state.name}" if state else "TASK_STATE_UNSPECIFIED"
 
     async def work(clients: Clients) -> task_pb2.ListTasksResponse:
-        request = task_pb2.ListTasksRequest(channel=channel, state=number, page_size=limit)
+        request = task_pb2.ListTasksRequest(channel=channel, state=wanted, page_size=limit)
         return await clients.task.ListTasks(request)
 
     print_rows([plain(task) for task in ask(work).tasks], _COLUMNS, as_json=as_json, empty="No tasks.")

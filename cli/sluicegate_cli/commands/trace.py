@@ -37,7 +37,7 @@ def trace(
     spans = _store().whole_traces(_ATTRIBUTES[name], value)
     if not spans:
         raise CommandError(
-            f"no span of {name} {value} is stored (spans arrive a few seconds late; old ones are removed)"
+            f"no span of {name} {value} is stored: spans arrive a few seconds late, and old ones go"
         )
     if as_json:
         print_json(as_rows(spans))

@@ -17,21 +17,15 @@ def add_to(app: typer.Typer) -> None:
 
 
 def up(
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Where data is kept; default: .sluicegate here or above.")
-    ] = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of the web console; 0: 7180, or another free one.")
-    ] = 0,
+    data_dir: Annotated[Path | None, typer.Option(help="Where data is kept; default: .sluicegate.")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the web console; 0: any.")] = 0,
     cards: Annotated[int, typer.Option(min=0, help="Size of the demo fleet, on a first run.")] = 1000,
     poll_interval: Annotated[
         int | None, typer.Option(min=1, help="Seconds between polls of a demo card, on a first run.")
     ] = None,
-    broker: Annotated[
-        Broker, typer.Option(help="Which broker; auto takes nsqd wherever it can be had.")
-    ] = Broker.AUTO,
+    broker: Annotated[Broker, typer.Option(help="Which broker; auto: nsqd if it can be had.")] = Broker.AUTO,
     demo: Annotated[
-        bool, typer.Option("--demo/--no-demo", help="Run the simulator, its fleet and a demo worker.")
+        bool, typer.Option("--demo/--no-demo", help="Run simulator, fleet and demo worker.")
     ] = True,
     scenario: Annotated[str, typer.Option(help="How the simulated gateways behave.")] = "demo",
     run_for: Annotated[float | None, typer.Option("--for", min=1, help="Stop after so many seconds.")] = None,

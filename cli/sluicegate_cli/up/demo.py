@@ -39,7 +39,7 @@ async def prepare(clients: Clients, options: UpOptions, simulator_url: str) -> s
 
 
 async def _import_fleet(clients: Clients, options: UpOptions, folder: Path, simulator_url: str) -> Report:
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - nothing else runs on this loop
     accounts, cards = demo_fleet(_SEED, options.cards, simulator_url)
     if options.poll_interval is not None:
         accounts = [replace(account, poll_interval_seconds=options.poll_interval) for account in accounts]

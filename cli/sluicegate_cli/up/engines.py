@@ -35,7 +35,10 @@ _LOUD = """\
 class Engine(Protocol):
     """A process that can be started again."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
 
     @property
     def running(self) -> bool:

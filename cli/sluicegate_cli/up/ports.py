@@ -1,4 +1,4 @@
-"""Ports for the services: the usual ones, another free one when one is taken, never silently for one that was asked for."""
+"""Ports for the services: the usual ones, or others when those are taken; never another than was asked for."""
 
 from devengines.ports import free_port, is_free
 from sluicegate_cli.outcome import CommandError, ExitCode

@@ -42,16 +42,10 @@ class Rates:
 
     async def line(self) -> str:
         """Return the rates since the last call and what waits now; a service that does not answer shows `?`."""
-        async with aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=_SECONDS), trust_env=False
-        ) as session:
-            pages = dict(
-                zip(
-                    self._ports,
-                    await asyncio.gather(*(self._page(session, port) for port in self._ports.values())),
-                    strict=True,
-                )
-            )
+        timeout = aiohttp.ClientTimeout(total=_SECONDS)
+        async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
+            read = await asyncio.gather(*(self._page(session, port) for port in self._ports.values()))
+        pages = dict(zip(self._ports, read, strict=True))
         now = time.monotonic()
         seconds, self._read_at = max(now - self._read_at, 0.001), now
         parts = [self._rate(counted, pages.get(counted.service), seconds) for counted in _COUNTED]

@@ -126,7 +126,7 @@ class _Run:
         if done:
             self._screen.say(done)
         self._screen.say(
-            f"logs: {self._options.logs}; try in another terminal: sluicegate backlog, sluicegate cards list"
+            f"logs: {self._options.logs}; try in another terminal: sluicegate cards list, backlog, tasks create --watch"
         )
 
     async def _live(self, plan: Plan) -> None:

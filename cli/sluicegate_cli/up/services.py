@@ -103,7 +103,7 @@ def state_of(options: UpOptions, engines: Engines, plan: Plan, *, pid: int, birt
         simulator=plan.simulator_url if options.demo else "",
         web=plan.web_url,
         span_store=str(options.data_dir / "spans.sqlite"),
-        exports=str(options.data_dir / "exports"),
+        exports=str(options.data_dir / "files"),
         metrics=dict(plan.metrics),
     )
 
@@ -134,7 +134,7 @@ def _own(name: str, options: UpOptions, plan: Plan) -> dict[str, str]:
     if name == "task_api":
         own["TASK_API_HTTP__PORT"] = str(plan.web)
     if name == "export_worker":
-        own["EXPORT_WORKER_EXPORTS__LOCATION"] = str(options.data_dir / "exports")
+        own["EXPORT_WORKER_EXPORTS__LOCATION"] = str(options.data_dir / "files")
     return own
 
 

@@ -122,7 +122,7 @@ class Supervisor:
 
 async def _wait_empty(admin: NsqAdmin, topic: str, channel: str) -> None:
     deadline = time.monotonic() + _EMPTY_SECONDS
-    while await admin.backlog(topic, channel) and time.monotonic() < deadline:
+    while await admin.backlog(topic, channel) and time.monotonic() < deadline:  # noqa: ASYNC110 - asks a server
         await asyncio.sleep(_LOOK_SECONDS / 5)
 
 
