@@ -278,7 +278,7 @@ class Worker:
             text_gather_seconds=self._text_gather.total_seconds(),
             timeout_seconds=self._attempt_timeout.total_seconds() if self._attempt_timeout else None,
         )
-        task = asyncio.create_task(attempt.run(), name=f"task:{claimed.claim.task_id}")
+        task = asyncio.create_task(attempt.run(), name=f"attempt-{claimed.claim.task_id}")
         self._attempts[task] = attempt
         self._keep(claimed.claim, claimed.remaining, attempt)
         task.add_done_callback(partial(self._finished, claimed.claim))

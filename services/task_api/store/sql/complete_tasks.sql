@@ -15,7 +15,7 @@ WITH input AS (
     ORDER BY l.task_id
     FOR UPDATE OF l
 ), ended AS (
-    DELETE FROM task_lease l USING held h WHERE l.task_id = h.task_id RETURNING l.*
+    DELETE FROM task_lease l WHERE l.task_id = ANY (ARRAY(SELECT task_id FROM held)) RETURNING l.*
 ), outcome AS (
     INSERT INTO task_outcome (task_id, step, epoch, attempt, outcome, terminal, result, worker, owner, started_at)
     SELECT e.task_id, e.step, e.epoch, e.attempt, 'succeeded', true, i.result::json, e.worker, e.owner, e.claimed_at

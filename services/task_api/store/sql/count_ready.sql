@@ -7,5 +7,6 @@ SELECT count(*) AS ready_count FROM (
     WHERE channel = $1
       AND payload_version <= ($3::integer[])[array_position($2::text[], kind)]
       AND (deadline_at IS NULL OR deadline_at > now())
+    ORDER BY run_order, id
     LIMIT $4
 ) AS r

@@ -4,17 +4,16 @@
 -- Invariant: as cancel_waiting. Rows that a claim or a promoter holds are skipped until the next round.
 -- Cost: a range of two partial indexes; per task one delete and three inserts.
 WITH late_ready AS MATERIALIZED (
-    SELECT channel, run_order, id FROM task_ready WHERE deadline_at <= now()
+    SELECT ctid AS place FROM task_ready WHERE deadline_at <= now()
     ORDER BY deadline_at LIMIT $1 FOR UPDATE SKIP LOCKED
 ), late_deferred AS MATERIALIZED (
-    SELECT due_at, id FROM task_deferred WHERE deadline_at <= now()
+    SELECT ctid AS place FROM task_deferred WHERE deadline_at <= now()
     ORDER BY deadline_at LIMIT $1 FOR UPDATE SKIP LOCKED
 ), from_ready AS (
-    DELETE FROM task_ready r USING late_ready l
-    WHERE r.channel = l.channel AND r.run_order = l.run_order AND r.id = l.id
+    DELETE FROM task_ready r WHERE r.ctid = ANY (ARRAY(SELECT place FROM late_ready))
     RETURNING r.id, r.channel, r.epoch, r.attempt, r.step
 ), from_deferred AS (
-    DELETE FROM task_deferred d USING late_deferred l WHERE d.due_at = l.due_at AND d.id = l.id
+    DELETE FROM task_deferred d WHERE d.ctid = ANY (ARRAY(SELECT place FROM late_deferred))
     RETURNING d.id, d.channel, d.epoch, d.attempt, d.step
 ), ended AS MATERIALIZED (
     SELECT * FROM from_ready UNION ALL SELECT * FROM from_deferred

@@ -14,7 +14,7 @@ WITH input AS (
     ORDER BY l.task_id
     FOR UPDATE OF l
 ), ended AS (
-    DELETE FROM task_lease l USING held h WHERE l.task_id = h.task_id RETURNING l.*
+    DELETE FROM task_lease l WHERE l.task_id = ANY (ARRAY(SELECT task_id FROM held)) RETURNING l.*
 ), planned AS MATERIALIZED (
     SELECT e.*, i.error_class, i.error,
            now() + task_retry_delay(e.attempt, coalesce(c.retry_base_ms, 1000), coalesce(c.retry_cap_ms, 300000),

@@ -10,7 +10,7 @@ WITH held AS MATERIALIZED (
     ORDER BY l.task_id
     FOR UPDATE OF l
 ), ended AS (
-    DELETE FROM task_lease l USING held h WHERE l.task_id = h.task_id RETURNING l.*
+    DELETE FROM task_lease l WHERE l.task_id = ANY (ARRAY(SELECT task_id FROM held)) RETURNING l.*
 ), judged AS MATERIALIZED (
     SELECT e.*, task_run_order(now(), e.priority) AS run_order FROM ended e
 ), outcome AS (

@@ -11,6 +11,5 @@ WITH held AS MATERIALIZED (
     FOR UPDATE OF l
 )
 UPDATE task_lease l SET lease_until = now() + $4::bigint * interval '1 millisecond'
-FROM held h
-WHERE l.task_id = h.task_id
+WHERE l.task_id = ANY (ARRAY(SELECT task_id FROM held))
 RETURNING l.task_id, l.owner, l.epoch, l.slot_token, $4::bigint AS remaining_ms, l.cancel_requested

@@ -11,7 +11,7 @@ WITH expired AS MATERIALIZED (
     LIMIT $1
     FOR UPDATE SKIP LOCKED
 ), ended AS (
-    DELETE FROM task_lease l USING expired x WHERE l.task_id = x.task_id RETURNING l.*
+    DELETE FROM task_lease l WHERE l.task_id = ANY (ARRAY(SELECT task_id FROM expired)) RETURNING l.*
 ), judged AS MATERIALIZED (
     SELECT e.*, task_run_order(now(), e.priority) AS run_order,
            e.cancel_requested OR e.attempt >= e.max_attempts OR e.deadline_at <= now() IS TRUE AS terminal,
