@@ -45,24 +45,24 @@ for i = 1, count do
   end
 end
 
--- Room for how many more leases, in which scope it ends.
+-- Used weights, room for how many more leases, in which scope it ends.
 local function measure()
   local used = redis.call('HMGET', U, unpack(scopes))
-  local room, narrow, narrow_used = math.huge, 1, 0
+  local room, narrow = math.huge, 1
   for i = 1, count do
-    local taken = tonumber(used[i] or 0)
-    local fits = math.floor((limits[i] - taken) / weight)
+    used[i] = tonumber(used[i] or 0)
+    local fits = math.floor((limits[i] - used[i]) / weight)
     if fits < room then
-      room, narrow, narrow_used = fits, i, taken
+      room, narrow = fits, i
     end
   end
-  return room, narrow, narrow_used
+  return used, room, narrow
 end
 
-local room, narrow, used = measure()
-if room <= 0 and used > 0 and redis.call('EXISTS', H) == 0 then
+local used, room, narrow = measure()
+if room <= 0 and used[narrow] > 0 and redis.call('EXISTS', H) == 0 then
   redis.call('DEL', U, L)
-  room, narrow, used = measure()
+  used, room, narrow = measure()
 end
 
 local marks = redis.call('MGET', F, E)
@@ -76,7 +76,7 @@ end
 local relearning = relearned_at > now
 if #adopted > 0 then
   redis.call('HSET', P, unpack(adopted))
-  keep(P, now)
+  keep(P, now + ttl)
 end
 
 local life, max_until = ttl, 0
@@ -91,11 +91,10 @@ local function grant(token)
   redis.call('ZADD', H, whole(now + life), token)
   redis.call('HSET', L, token, pack(fence, owner, job, weight, ttl, now, max_until, unpack(scopes)))
   for i = 1, count do
-    redis.call('HINCRBY', U, scopes[i], whole(weight))
+    used[i] = used[i] + weight
   end
   audit('grant', token, fence, weight, names, owner, job, '')
   room = room - 1
-  used = used + weight
   return fence
 end
 
@@ -142,6 +141,11 @@ for i = first_token, #ARGV do
   answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = code, its_fence, left, its_weight
 end
 if granted then
+  local charged = {}
+  for i = 1, count do
+    charged[2 * i - 1], charged[2 * i] = scopes[i], whole(used[i])
+  end
+  redis.call('HSET', U, unpack(charged))
   redis.call('SET', F, whole(fence))
   keep_all(now + life)
 end
@@ -152,6 +156,6 @@ if refused then
   if relearning then
     wait = relearned_at - now
   end
-  answer[1], answer[2], answer[3], answer[4] = scopes[narrow], used, limits[narrow], math.max(wait, 0)
+  answer[1], answer[2], answer[3], answer[4] = scopes[narrow], used[narrow], limits[narrow], math.max(wait, 0)
 end
 return answer
