@@ -105,7 +105,7 @@ async def _apply(clients: Clients, batch: list[Observed], report: Report) -> Non
         if outcome in _CHANGED:
             report.add(outcome)
         else:
-            report.refuse(item.line, f"{outcome}: card {item.row.card_id} {result.message}".rstrip())
+            report.refuse(item.line, f"{outcome}: {result.message or item.row.card_id}")
 
 
 def _series(card: str, time_column: str, value_column: str, unit: Unit, form: Form, zone: str) -> Series:

@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 from collections.abc import Coroutine
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from devengines.child import birth_of
@@ -57,12 +59,15 @@ class _Run:
                 await self._unless_stopping(self._live(started))
         finally:
             (self._options.data_dir / STATE_FILE).unlink(missing_ok=True)
-            self._screen.say(
-                "stopping: what is held is finished first (Ctrl-C again ends everything at once)"
-            )
-            await self._supervisor.stop()
-            self._screen.say("everything is stopped; the data is kept in " + str(self._options.data_dir))
+            await self._end()
         return ExitCode.OK
+
+    async def _end(self) -> None:
+        if not self._supervisor.children and not self._engines.own:
+            return
+        self._screen.say("stopping: what is held is finished first (Ctrl-C again ends everything at once)")
+        await self._supervisor.stop()
+        self._screen.say(f"everything is stopped; the data is kept in {self._options.data_dir}")
 
     async def _start(self) -> Plan:
         self._screen.say(f"data: {self._options.data_dir}")
@@ -78,6 +83,8 @@ class _Run:
         state = self._save_state(plan)
         done = await self._prepare_demo(plan, state)
         self._start_all([child for child in everyone if child.name == DEMO_WORKER])
+        self._supervisor.on_restart = partial(self._save_state, plan)
+        self._save_state(plan)
         self._show(plan, done)
         return plan
 
@@ -97,6 +104,9 @@ class _Run:
     def _save_state(self, plan: Plan) -> RunningState:
         pid = os.getpid()
         state = state_of(self._options, self._engines, plan, pid=pid, birth=birth_of(pid))
+        pids = {child.name: child.pid for child in self._supervisor.children}
+        pids |= {engine.name: engine.pid or 0 for engine in self._engines.own}
+        state = replace(state, pids=pids)
         state.save()
         return state
 

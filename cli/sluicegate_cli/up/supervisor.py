@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from devengines.errors import EngineError
@@ -29,6 +29,7 @@ class Supervisor:
     engines: Engines
     screen: Screen
     children: list[Child] = field(default_factory=list)
+    on_restart: Callable[[], object] = lambda: None
     _due: dict[str, float] = field(default_factory=dict)
     _failures: dict[str, int] = field(default_factory=dict)
 
@@ -75,6 +76,7 @@ class Supervisor:
         child.restarts += 1
         child.start()
         self.screen.say(f"{child.name} restarted, pid {child.pid}")
+        self.on_restart()
 
     def _look_at_engine(self, engine: Engine) -> None:
         if engine.running or not self._is_due(engine.name):
@@ -88,6 +90,7 @@ class Supervisor:
             return
         del self._due[engine.name]
         self.screen.say(f"{engine.name} restarted, pid {engine.pid}")
+        self.on_restart()
 
     def _is_due(self, name: str) -> bool:
         return time.monotonic() >= self._due.get(name, 0.0)
