@@ -14,6 +14,7 @@ from servicekit.nsq.admin import NsqAdmin
 from sluicegate_cli.addresses import STATE_FILE, Addresses, RunningState, find
 from sluicegate_cli.clients import Clients
 from sluicegate_cli.outcome import ExitCode
+from sluicegate_cli.topics import TOPICS
 from sluicegate_cli.up.child import Child
 from sluicegate_cli.up.demo import prepare
 from sluicegate_cli.up.engines import Engines, start_engines
@@ -28,7 +29,6 @@ from sluicegate_cli.up.supervisor import Supervisor
 Result = TypeVar("Result")
 
 _LINE_SECONDS = 5.0
-_TOPICS = {"card.ingest": ["ingest_service"], "card.collection": ["collection_writer"], "card.event": []}
 
 
 def up(options: UpOptions) -> ExitCode:
@@ -75,7 +75,7 @@ class _Run:
         await start_engines(self._engines, self._options, self._screen)
         applied = migrate(self._engines.postgres_dsn)
         self._screen.say(f"migrations: {len(applied)} applied" if applied else "migrations: up to date")
-        await NsqAdmin(self._engines.nsq_settings).prime(_TOPICS)
+        await NsqAdmin(self._engines.nsq_settings).prime(TOPICS)
         everyone = children(self._options, self._engines, plan)
         services = [child for child in everyone if child.name != DEMO_WORKER]
         self._start_all(services)
