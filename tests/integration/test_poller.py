@@ -1,4 +1,4 @@
-"""poller with the gateway simulator, a real Valkey, a real lease service and both brokers."""
+"""poller with the gateway simulator, a real Valkey, a real lease service and the development broker."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis.asyncio
 
-from devengines.nsqd import DevbrokerProcess, NsqdProcess
+from devengines.nsqd import DevbrokerProcess
 from lease_service.settings import Settings as LeaseSettings
 from poller.app import build
+from poller.store import keys
 from servicekit.clock import SystemClock
 from servicekit.errors import Reason, ServiceError
 from servicekit.grpc_client import Channel
@@ -69,9 +71,9 @@ async def world(
     database: str,
     redis_url: str,
     lease_service_settings: LeaseSettings,
-    broker_server: NsqdProcess | DevbrokerProcess,
+    devbroker_server: DevbrokerProcess,
 ) -> AsyncIterator[World]:
-    nsq = NsqSettings(nsqd_tcp=broker_server.tcp_address, nsqd_http=broker_server.http_address)
+    nsq = NsqSettings(nsqd_tcp=devbroker_server.tcp_address, nsqd_http=devbroker_server.http_address)
     admin = NsqAdmin(nsq)
     for topic, channel in ((CARD_INGEST, "ingest_service"), (CARD_COLLECTION, "collection_writer")):
         if topic in await admin.stats():
@@ -245,8 +247,12 @@ async def test_a_gateway_that_is_down_is_asked_less_and_less_and_comes_back(worl
     assert {item.error for item in world.collected} == {"server_error"}
 
 
-async def test_ingest_away_in_sync_mode_means_the_step_is_made_again(world: World) -> None:
+async def test_ingest_away_in_sync_mode_means_the_step_is_made_again(world: World, redis_url: str) -> None:
     cards = world.add("harbor", 10)
+    async with redis.asyncio.Redis.from_url(redis_url) as client:
+        for card in cards:  # as ingest_service leaves them there
+            facts = {"account_id": "harbor", "lifecycle": "active", "polling_enabled": "1"}
+            await client.hset(keys.card(card), mapping=facts)
     async with world.poller(step__retry_after="200ms") as stub:
         await eventually(lambda: all(world.ingest.kinds_applied(card) for card in cards), within=30)
         world.ingest.away = True
