@@ -74,8 +74,8 @@ class Slots:
         """Take one lease per token until a scope is full; fewer leases than tokens is no error.
 
         Raises:
-            ServiceError: NOT_FOUND, INVALID_FIELD, DEPENDENCY_AWAY. After the last one, and after a driver error, leases
-                may have been granted: they are given back in the background.
+            ServiceError: NOT_FOUND, INVALID_FIELD, DEPENDENCY_AWAY. After the last one, and after a driver error,
+                leases may have been granted: they are given back in the background.
         """
         _check(claim, tokens)
         claim = replace(claim, ttl_ms=claim.ttl_ms or DEFAULT_TTL_MS)
