@@ -5,10 +5,8 @@ from typing import Annotated
 
 import typer
 
-from gateways.simulator.faults import SCENARIOS
 from sluicegate_cli.addresses import find_data_dir
 from sluicegate_cli.up.options import Broker, UpOptions
-from sluicegate_cli.up.run import up as run
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,6 +32,10 @@ def up(
 
     SLUICEGATE_POSTGRES_DSN, SLUICEGATE_REDIS_URL and SLUICEGATE_NSQD replace the embedded engines, one by one.
     """
+    # Only this command needs the engines' drivers and the simulator: the others start faster without them.
+    from gateways.simulator.faults import SCENARIOS  # noqa: PLC0415
+    from sluicegate_cli.up.run import up as run  # noqa: PLC0415
+
     if scenario not in SCENARIOS:
         raise typer.BadParameter(f"choose one of {', '.join(sorted(SCENARIOS))}", param_hint="--scenario")
     options = UpOptions(
