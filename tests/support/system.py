@@ -199,7 +199,7 @@ class System:
                 await self.number("SELECT count(*) FROM collection_record"),
                 await self.number("SELECT count(*) FROM ingest_outbox WHERE published_at IS NULL"),
             )
-            waiting = sum(await self.waiting(topic) for topic in ("card.ingest", "card.collection"))
+            waiting = sum([await self.waiting(topic) for topic in ("card.ingest", "card.collection")])
             if waiting == 0 and counts == last:
                 return
             last = counts

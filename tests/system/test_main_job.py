@@ -283,12 +283,14 @@ async def test_a_killed_service_comes_back_and_everything_is_applied_once(system
 
 
 async def test_nothing_survives_a_killed_up_and_the_next_one_continues(system: System) -> None:
+    await system.switch_polling(on=True)
+    await collected(system, 60)
     pids = system.kill()
     await eventually(lambda: not alive(pids), within=30)
     system.start()
-    await assert_everything_once(system)
-    await system.switch_polling(on=True)
     await collected(system, 60)
+    await system.switch_polling(on=False)
+    await assert_everything_once(system)
 
 
 async def test_the_development_broker_does_the_same_and_says_loudly_what_it_is(tmp_path: Path) -> None:
