@@ -41,8 +41,8 @@ CREATE TABLE task (
 
 CREATE INDEX task_by_tenant ON task (tenant, id);
 
--- Runnable tasks only; a claim deletes the row. step numbers the next outcome, epoch counts claims, attempt counts the
--- attempts of the present budget.
+-- Runnable tasks only; a claim deletes the row. step numbers the next outcome, epoch rises with every claim and
+-- every restart, attempt counts the attempts of the present budget.
 CREATE TABLE task_ready (
     channel         text        NOT NULL,
     run_order       bigint      NOT NULL,

@@ -129,32 +129,34 @@ async def test_a_handlers_errors_decide_about_another_attempt(api: RunningTaskAp
     assert "\x00" not in error
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        {"n": float("nan")},
-        {"n": float("inf")},
-        {"text": "\ud800"},
-        {"big": "x" * 300_000},
-        {"thing": object()},
-        ["no", "mapping"],
-        {"deep": json.loads("[" * 200 + "]" * 200)},
-        {"nul": "a\x00b"},
-    ],
-    ids=["nan", "infinity", "surrogate", "too-large", "object", "list", "deep", "nul"],
-)
-async def test_nothing_that_a_handler_returns_gets_a_task_stuck(api: RunningTaskApi, result: object) -> None:
+BAD_RESULTS: dict[str, object] = {
+    "nan": {"n": float("nan")},
+    "infinity": {"n": float("inf")},
+    "surrogate": {"text": "\ud800"},
+    "too large": {"big": "x" * 300_000},
+    "object": {"thing": object()},
+    "list": ["no", "mapping"],
+    "deep": {"deep": json.loads("[" * 200 + "]" * 200)},
+    "nul": {"nul": "a\x00b"},
+}
+
+
+async def test_nothing_that_a_handler_returns_gets_a_task_stuck(api: RunningTaskApi) -> None:
+    """kestra#10326, pydantic-ai#7164: NUL could not be stored; an oversize payload was retried for ever."""
     worker = make_worker(api)
 
     @worker.handler("job")
     async def run(task: TaskContext) -> object:
-        return result
+        return BAD_RESULTS[task.payload["name"]]
 
     async with running_worker(worker):
-        task = await api.create()
-        assert await ended(api, task.task_id) == "failed"
-    assert (await api.attempts(task.task_id))[0].error_class == "permanent"
-    assert len(await api.attempts(task.task_id)) == 1
+        tasks = {name: await api.create({"name": name}) for name in BAD_RESULTS}
+        for name, task in tasks.items():
+            assert (name, await ended(api, task.task_id)) == (name, "failed")
+    for name, task in tasks.items():
+        attempts = await api.attempts(task.task_id)
+        assert [(name, item.error_class) for item in attempts] == [(name, "permanent")]
+    assert "300" in (await api.get(tasks["too large"].task_id)).error
 
 
 class BrokenError(Exception):
@@ -162,29 +164,26 @@ class BrokenError(Exception):
         raise RuntimeError("even its message is broken")
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        BrokenError(),
-        SystemExit(3),
-        KeyboardInterrupt(),
-        Exception("\x00\ud800" * 20_000),
-        TimeoutError("slow"),
-    ],
-    ids=["broken-str", "exit", "interrupt", "unstorable", "timeout"],
-)
-async def test_nothing_that_a_handler_raises_gets_a_task_stuck(
-    api: RunningTaskApi, error: BaseException
-) -> None:
+BAD_ERRORS: dict[str, BaseException] = {
+    "broken": BrokenError(),
+    "exit": SystemExit(3),
+    "interrupt": KeyboardInterrupt(),
+    "unstorable": Exception("\x00\ud800" * 20_000),
+    "slow": TimeoutError("slow"),
+}
+
+
+async def test_nothing_that_a_handler_raises_gets_a_task_stuck(api: RunningTaskApi) -> None:
     worker = make_worker(api)
 
     @worker.handler("job")
     async def run(task: TaskContext) -> None:
-        raise error
+        raise BAD_ERRORS[task.payload["name"]]
 
     async with running_worker(worker):
-        task = await api.create(max_attempts=1)
-        assert await ended(api, task.task_id) == "failed"
+        tasks = {name: await api.create({"name": name}, max_attempts=1) for name in BAD_ERRORS}
+        for name, task in tasks.items():
+            assert (name, await ended(api, task.task_id)) == (name, "failed")
 
 
 async def test_cancelling_a_waiting_task_ends_it_at_once(api: RunningTaskApi) -> None:
