@@ -55,7 +55,7 @@ async def main() -> None:
 
 async def measure(stack: AsyncExitStack, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     simulator = await stack.enter_async_context(running_simulator(cards=CARDS))
-    bare = await bare_rate(simulator, options)
+    bare, bare_per_cpu = await bare_rate(simulator, options)
     environment = await engines(stack, folder)
     ingest = FakeIngest()
     for account_id in ACCOUNTS:
@@ -96,15 +96,18 @@ async def measure(stack: AsyncExitStack, folder: Path, options: argparse.Namespa
         "poller_cards_per_second": round(rate / len(KINDS)),
         "poller_cpu_share": round(busy, 2),
         "calls_per_cpu_second": round(rate / busy),
+        "bare_calls_per_cpu_second": round(bare_per_cpu),
         "ratio_to_bare": round(rate / bare, 2),
+        "ratio_to_bare_per_cpu_second": round(rate / busy / bare_per_cpu, 2),
     }
 
 
-async def bare_rate(simulator: RunningSimulator, options: argparse.Namespace) -> float:
-    """Call the same gateway with the same adapter and nothing else."""
+async def bare_rate(simulator: RunningSimulator, options: argparse.Namespace) -> tuple[float, float]:
+    """Call the same gateway with the same adapter and nothing else; calls per second and per CPU second."""
     cards = simulator.cards_of(ACCOUNTS[0])
     deadline = time.perf_counter() + options.seconds / 2
     calls = 0
+    cpu = time.process_time()
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1000)) as session:
         account = simulator.account(ACCOUNTS[0])
         adapter = GenericHttpAdapter(account, session, SystemClock(), timedelta(seconds=10))
@@ -119,7 +122,7 @@ async def bare_rate(simulator: RunningSimulator, options: argparse.Namespace) ->
                 index += options.limit
 
         await asyncio.gather(*(worker(number) for number in range(options.limit)))
-    return calls / (options.seconds / 2)
+    return calls / (options.seconds / 2), calls / (time.process_time() - cpu)
 
 
 async def engines(stack: AsyncExitStack, folder: Path) -> dict[str, str]:
