@@ -41,7 +41,9 @@ _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _SESSION_COOKIE = "__Host-sluicegate"
 _MILLISECOND = timedelta(milliseconds=1)
 _PAGE_HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'",
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:"
+    ),
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
