@@ -13,9 +13,9 @@ from sluicegate.worker.v1 import worker_pb2
 from task_api.app import _Intake
 from task_api.domain.streams import TERMINAL_SEQ, Hub
 from tests.support.lease_service import lease_settings, running_lease_service
+from tests.support.sse import SseReader
 from tests.support.task_api import (
     RunningTaskApi,
-    SseReader,
     read_stream,
     running_task_api,
     task_settings,
