@@ -20,11 +20,11 @@ SERVICES = ("lease_service", "poller", "ingest_service", "collection_writer", "t
 NOT_COLLECTED = """
     SELECT count(*) FROM ingest_inbox AS inbox
     WHERE NOT EXISTS (SELECT FROM collection_record AS record
-        WHERE record.observation_id = inbox.observation_id AND record.observed_at = inbox.observed_at)"""
+        WHERE record.observation_id = inbox.observation_id)"""
 NOT_APPLIED = """
     SELECT count(*) FROM collection_record AS record
     WHERE record.outcome = 'success' AND NOT EXISTS (SELECT FROM ingest_inbox AS inbox
-        WHERE inbox.observation_id = record.observation_id AND inbox.observed_at = record.observed_at)"""
+        WHERE inbox.observation_id = record.observation_id)"""
 USED_TWICE = """
     SELECT count(*) FROM (
         SELECT card.card_id FROM card
