@@ -183,6 +183,8 @@ class Channel:
         subscriber.deliver(message)
         if self._faults.take("duplicate_deliveries"):
             self._queue.append(replace(message, id=secrets.token_hex(8).encode()))
+        if self._faults.take("repeated_ids"):
+            subscriber.deliver(message)
 
     def _defer(self, message: StoredMessage, delay: float) -> None:
         heapq.heappush(self._deferred, (self._now() + delay, next(self._order), message))

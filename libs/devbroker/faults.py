@@ -11,6 +11,8 @@ class Faults:
         drop_replies: publishes that are stored but never answered.
         refuse_publishes: publishes answered with the fatal error E_PUB_FAILED, which ends their connection.
         duplicate_deliveries: deliveries that are queued once more while the first copy is still in hand.
+        repeated_ids: deliveries that are sent twice under one id, counted twice against RDY and released once: what
+            nsqd 1.3.0 does with a message that a crash left twice in its queue.
         refuse_connections: hang up on every new connection.
         mute: send nothing at all, not even heartbeats, as a stopped process or a cut network does.
         delay_replies: seconds to wait before a publish is answered.
@@ -20,6 +22,7 @@ class Faults:
     drop_replies: int = 0
     refuse_publishes: int = 0
     duplicate_deliveries: int = 0
+    repeated_ids: int = 0
     refuse_connections: bool = False
     mute: bool = False
     delay_replies: float = 0.0

@@ -341,6 +341,25 @@ async def test_lost_in_flight_answers_are_counted_as_late(
         await eventually(lambda: collector.bodies == [b"x", b"y"])
 
 
+async def test_rdy_that_nsqd_never_gives_back_is_won_again_by_connecting_afresh(
+    faulty: DevbrokerProcess, start_consumer: StartConsumer
+) -> None:
+    topic = new_topic()
+    collector = Collector()
+    tuning = replace(TUNING, touch_seconds=0.4)
+    consumer = await start_consumer(faulty, topic, collector, max_in_flight=3, tuning=tuning)
+    consumer.resume(1)
+    faulty.set_faults(repeated_ids=1)
+    async with running_publisher(faulty) as publisher:
+        await publisher.publish_many(topic, [b"1", b"2", b"3"])
+        await eventually(lambda: set(collector.bodies) == {b"1", b"2", b"3"})
+        consumer.resume(100)
+        faulty.set_faults(repeated_ids=2)
+        await publisher.publish_many(topic, [b"4", b"5"])
+        await eventually(lambda: set(collector.bodies) >= {b"4", b"5"})
+        await eventually(lambda: consumer.counts.late >= 3 and consumer.connected)
+
+
 # Durability, of the real nsqd only
 
 

@@ -21,6 +21,7 @@ _CLOSE_SECONDS = 1.0
 _LATE_MESSAGE_SECONDS = 0.05
 _PAUSED_DRAIN_SECONDS = 1.0
 _HARMLESS = ("E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED")
+_NOT_RELEASED = _HARMLESS[:2]
 
 _log = get_logger(__name__)
 
@@ -44,6 +45,11 @@ class Consumer:
     is touched, so that nsqd does not deliver it elsewhere, for up to 15 minutes. A handler's exception is logged, and
     nsqd delivers that message again after `failure_delay`. Nothing else is requeued but what is left at the end of a
     drain, and nothing is dropped, however often it was attempted.
+
+    After a crash nsqd may deliver one message twice under one id. It then counts two in flight, releases one, and takes
+    the other off RDY for as long as the connection lives (seen in 1.3.0, `Channel.pushInFlightMessage`); enough of them
+    and nothing is delivered any more. So a connection on which an end was refused is replaced as soon as nothing is in
+    hand, or at once when half of `max_in_flight` may be gone.
 
     Args:
         settings: where nsqd is.
@@ -95,6 +101,7 @@ class Consumer:
         self._toucher: asyncio.Task[None] | None = None
         self._paused = False
         self._draining = False
+        self._unreleased = 0
 
     @property
     def connected(self) -> bool:
@@ -157,6 +164,7 @@ class Consumer:
         connection.receiver = self._received
         connection.on(event.RESPONSE, self._answered)
         connection.on(event.ERROR, self._refused)
+        self._unreleased = 0
         connection.send(protocol.subscribe(self._topic, self._channel))
         await self._next_answer(connection, self._tuning.connect_seconds)
         self._send_ready(connection)
@@ -233,11 +241,20 @@ class Consumer:
         if text.startswith(_HARMLESS):
             self.counts.late += 1
             _log.info("nsqd had taken the message back", consumer=self.name, error=text)
+            self._unreleased += text.startswith(_NOT_RELEASED)
+            if self._unreleased * 2 >= self._limit:
+                self._renew(conn)
             return
         _log.error("nsqd refused", consumer=self.name, error=text)
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectionError(text))
         conn.close()
+
+    def _renew(self, connection: BrokerConnection) -> None:
+        """Connect afresh, so that nsqd counts what is in flight from zero; what is in hand comes again."""
+        if not self._draining:
+            _log.info("connecting afresh", consumer=self.name, unreleased=self._unreleased)
+            connection.close()
 
     async def _next_answer(self, connection: BrokerConnection, seconds: float) -> None:
         """Wait for nsqd's next response; raises OSError if the connection ends first, TimeoutError."""
@@ -277,3 +294,6 @@ class Consumer:
             for message in self._held:
                 if message.received <= oldest:
                     message.touch()
+            connection = self._link.connection
+            if self._unreleased and not self._held and connection is not None:
+                self._renew(connection)
