@@ -31,7 +31,9 @@ class Meter:
 
     def read(self, at: datetime, raw: int) -> int:
         cycle = cycle_of(at, reset_day=self.reset_day, time_zone=self.zone)
-        before = cycle_of(cycle.starts_at - timedelta(seconds=1), reset_day=self.reset_day, time_zone=self.zone)
+        before = cycle_of(
+            cycle.starts_at - timedelta(seconds=1), reset_day=self.reset_day, time_zone=self.zone
+        )
         state = self.cycles.get(cycle.start) or CycleState(card_id="c", cycle_start=cycle.start)
         return self._keep(
             meter_total(state, raw=raw, at=at, cycle=cycle, previous=self.cycles.get(before.start))
@@ -262,7 +264,9 @@ def test_cycles_follow_each_other_without_gap_or_overlap(reset_day: int) -> None
         ("Pacific/Kiritimati", datetime(2026, 3, 31, 10, 0, tzinfo=UTC), date(2026, 4, 1)),
     ],
 )
-def test_carrier_zone_dst_gap_and_overlap_and_the_last_millisecond(zone: str, at: datetime, day: date) -> None:
+def test_carrier_zone_dst_gap_and_overlap_and_the_last_millisecond(
+    zone: str, at: datetime, day: date
+) -> None:
     assert local_day(at, zone) == day
 
 
