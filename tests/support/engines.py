@@ -1,6 +1,7 @@
 """Engines of the test session: started once, on free ports, ended with it; a missing one is an explicit skip."""
 
 import itertools
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -31,9 +32,15 @@ def made_or_skipped(make: Callable[[], Made]) -> Made:
 
 
 @pytest.fixture(scope="session")
-def engines_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the session's engines: data and logs."""
-    return tmp_path_factory.mktemp("engines")
+def engines_folder() -> Iterator[Path]:
+    """The folder of the session's engines: data and logs.
+
+    Not below pytest's own folder: another run by the same user closes that to PostgreSQL's unprivileged user.
+    """
+    with tempfile.TemporaryDirectory(prefix="sluicegate-engines-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+
 from export_worker.domain.encoding import COLUMNS, RecordRow
 from export_worker.domain.export import Exporter, ExportReport, Limits, Manifest
 from export_worker.domain.request import ExportRequest

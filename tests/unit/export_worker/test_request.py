@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+
 from export_worker.domain.request import parse_request
 from servicekit.errors import Reason, ServiceError
 
