@@ -49,6 +49,28 @@ class Metric(Enum):
         "sluicegate_slot_requests_total", "Requests for slots.", ("operation", "outcome")
     )
     SLOTS_REAPED = Definition("sluicegate_slots_reaped_total", "Leases removed because they expired.")
+    SLOT_WAIT_SECONDS = Definition(
+        "sluicegate_slot_wait_seconds", "From asking for a slot to the grant.", ("pool",)
+    )
+    SLOT_HOLD_SECONDS = Definition(
+        "sluicegate_slot_hold_seconds", "From a grant to its release.", ("pool",), _SLOW
+    )
+    SLOTS_REFUSED = Definition(
+        "sluicegate_slots_refused_total", "Refused for want of units.", ("pool", "scope")
+    )
+    SLOTS_LOST = Definition("sluicegate_slots_lost_total", "Renewals of a lease that had ended.", ("pool",))
+    SLOTS_RESTORED = Definition(
+        "sluicegate_slots_restored_total",
+        "Leases that came back with a ticket after Redis had lost them.",
+        ("pool",),
+    )
+    SLOT_LATE_RELEASES = Definition(
+        "sluicegate_slot_late_releases_total", "Releases of a lease that had expired.", ("pool",)
+    )
+    SCRIPT_ERRORS = Definition("sluicegate_script_errors_total", "Scripts that Redis refused.", ("kind",))
+    REDIS_CLOCK_STEPS = Definition(
+        "sluicegate_redis_clock_steps_total", "Jumps of the clock of Redis against this machine's."
+    )
     POLLS = Definition("sluicegate_polls_total", "Polls of cards.", ("account", "kind", "outcome"))
     GATEWAY_SECONDS = Definition("sluicegate_gateway_seconds", "Time of a gateway call.", ("account", "kind"))
     POLL_LATENESS_SECONDS = Definition("sluicegate_poll_lateness_seconds", "How late polls start.", (), _SLOW)

@@ -3,46 +3,53 @@
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import redis.asyncio
 import redis.exceptions
+from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from servicekit.errors import Reason, ServiceError
 from servicekit.failures import is_away
+from servicekit.redis_wire import Greet, Pipe, Wire
 from servicekit.resources import load_store_file
 from servicekit.settings import RedisSettings
 from servicekit.values import hide_passwords
 
 Argument = str | bytes | int | float
 NO_EVICTION = "noeviction"
+CLUSTER_PREFIX = "redis+cluster"
+"""``redis+cluster://host:port`` (``rediss+cluster`` with TLS) names any node of a Redis Cluster."""
 
 
 class Redis:
     """The process's Redis client. A Component.
 
     Args:
-        settings: address, socket timeout and the most connections.
+        settings: address, socket timeout and the most connections. With a ``redis+cluster://`` address every key goes
+            to the node that owns it.
+        greet: asked on each connection of :meth:`wire` before anything else is sent there.
     """
 
     name = "redis"
 
-    def __init__(self, settings: RedisSettings) -> None:
+    def __init__(self, settings: RedisSettings, *, greet: Greet | None = None) -> None:
         self._settings = settings
-        seconds = settings.socket_timeout.total_seconds()
-        pool = redis.asyncio.BlockingConnectionPool.from_url(
-            settings.url.get_secret_value(),
-            max_connections=settings.max_connections,
-            timeout=seconds,
-            socket_timeout=seconds,
-            socket_connect_timeout=seconds,
-            retry=Retry(NoBackoff(), 0),
-            decode_responses=False,
+        self._greet = greet
+        self._seconds = settings.socket_timeout.total_seconds()
+        self._pipes: dict[str, Pipe] = {}
+        self._cluster: redis.asyncio.RedisCluster | None = None
+        url = settings.url.get_secret_value()
+        if url.split("://", 1)[0] in (CLUSTER_PREFIX, "rediss+cluster"):
+            self._cluster = self._make_cluster(url.replace("+cluster", "", 1))
+        self.client: redis.asyncio.Redis = (
+            cast("redis.asyncio.Redis", self._cluster)  # the same commands, each sent to the keys' owner
+            if self._cluster is not None
+            else redis.asyncio.Redis(connection_pool=self._make_pool(url))
         )
-        self.client: redis.asyncio.Redis = redis.asyncio.Redis(connection_pool=pool)
         """The client; connects on first use, safe to hand out before ``start``."""
         self._alive = Script.from_text(files("servicekit").joinpath("lua", "alive.lua").read_text(), self)
 
@@ -69,8 +76,34 @@ class Redis:
 
     async def stop(self) -> None:
         """Close every connection."""
+        pipes, self._pipes = self._pipes, {}
+        for pipe in pipes.values():
+            await pipe.close()
         await self.client.aclose()
-        await self.client.connection_pool.disconnect()
+        if self._cluster is None:
+            await self.client.connection_pool.disconnect()
+
+    async def wire(self, key: str) -> Wire:
+        """Return the shared connection to the server that owns a key; connects when there is none.
+
+        Raises what the driver raises, within twice the socket timeout.
+        """
+        pipe = self._pipes.get("") if self._cluster is None else self._pipes.get(await self._owner(key))
+        if pipe is None:
+            pipe = self._add_pipe(key)
+        return pipe.present or await pipe.wire()
+
+    async def wires(self) -> list[Wire]:
+        """Return a connection to every server that may own keys."""
+        if self._cluster is None:
+            return [await self.wire("")]
+        await self._cluster.initialize()
+        return [await self._pipe_of(node).wire() for node in self._cluster.get_primaries()]
+
+    async def moved(self) -> None:
+        """Look again which server owns which keys; after a MOVED answer."""
+        if self._cluster is not None:
+            await self._cluster.nodes_manager.initialize()
 
     async def health_check(self) -> bool:
         """Run a script that a server which can't write refuses; raises what the driver raises."""
@@ -96,6 +129,52 @@ class Redis:
         """Where the server is, for messages: no user, no password."""
         url = urlsplit(self._settings.url.get_secret_value())
         return f"{url.netloc.rpartition('@')[2]}{url.path}"
+
+    async def _owner(self, key: str) -> str:
+        assert self._cluster is not None  # noqa: S101 - asked by `wire` alone
+        await self._cluster.initialize()
+        node = self._cluster.get_node_from_key(key)
+        if node is None:
+            raise redis.exceptions.ClusterDownError(f"CLUSTERDOWN no node owns {key}")
+        return str(node.name)
+
+    def _add_pipe(self, key: str) -> Pipe:
+        if self._cluster is None:
+            pool = self.client.connection_pool
+            pipe = self._pipes[""] = self._make_pipe(pool.make_connection)
+            return pipe
+        return self._pipe_of(self._cluster.get_node_from_key(key))
+
+    def _pipe_of(self, node: Any) -> Pipe:
+        pipe = self._pipes.get(node.name)
+        if pipe is None:
+            settings = {**node.connection_kwargs, "retry": Retry(NoBackoff(), 0)}
+            pipe = self._pipes[node.name] = self._make_pipe(lambda: node.connection_class(**settings))
+        return pipe
+
+    def _make_pipe(self, make: Callable[[], AbstractConnection]) -> Pipe:
+        return Pipe(make, seconds=self._seconds, greet=self._greet)
+
+    def _make_pool(self, url: str) -> redis.asyncio.ConnectionPool:
+        return redis.asyncio.BlockingConnectionPool.from_url(
+            url,
+            max_connections=self._settings.max_connections,
+            timeout=self._seconds,
+            socket_timeout=self._seconds,
+            socket_connect_timeout=self._seconds,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=False,
+        )
+
+    def _make_cluster(self, url: str) -> redis.asyncio.RedisCluster:
+        return redis.asyncio.RedisCluster.from_url(
+            url,
+            max_connections=self._settings.max_connections,
+            socket_timeout=self._seconds,
+            socket_connect_timeout=self._seconds,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=False,
+        )
 
     def _refused(self, error: Exception) -> ServiceError:
         return ServiceError(

@@ -3,12 +3,15 @@
 from lease_service.domain.policy_cache import PolicyCache
 from lease_service.domain.pools import Pools
 from lease_service.domain.slots import Slots
+from lease_service.domain.tickets import Tickets
 from lease_service.loops.audit_drain import AuditDrain
 from lease_service.loops.reaper import Reaper
 from lease_service.servicer import LeaseServicer
 from lease_service.settings import Settings
 from lease_service.store.postgres import PostgresPolicies
 from lease_service.store.redis import RedisSlots
+from lease_service.store.server_identity import identify, trust
+from lease_service.store.ticket_key import TicketKey
 from servicekit.clock import SystemClock
 from servicekit.failures import describe
 from servicekit.grpc_server import GrpcServer
@@ -26,8 +29,9 @@ def build(settings: Settings) -> App:
     """Put the service together; nothing connects yet."""
     clock = SystemClock()
     database = Postgres(settings.postgres, settings.service_name)
-    server = Redis(settings.redis)
-    leases = RedisSlots(server)
+    server = Redis(settings.redis, greet=identify if settings.slots.relearn_after_restart else trust)
+    tickets = Tickets()
+    leases = RedisSlots(server, tickets=tickets, confirm_within=settings.slots.confirm_within)
     policies = PostgresPolicies(database)
     cache = PolicyCache(policies.read, ttl=settings.slots.policy_ttl.total_seconds(), clock=clock)
     slots = Slots(leases, policies, cache)
@@ -50,6 +54,7 @@ def build(settings: Settings) -> App:
         name=settings.service_name,
         components=[
             database,
+            TicketKey(tickets, database, settings.slots.ticket_key),
             server,
             leases,
             Loop("audit_drain", audit.run_once, every=limits.audit_every, clock=clock),

@@ -67,7 +67,7 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
 
     async def Renew(self, request: wire.RenewRequest, context: Any) -> wire.RenewResponse:
         """Extend leases; one result per item."""
-        items = [RenewItem(item.token, item.ttl_ms, item.weight) for item in request.items]
+        items = [RenewItem(item.token, item.ttl_ms, item.weight, item.ticket) for item in request.items]
         results = await self._slots.renew(request.pool, items)
         for result in results:
             _count("renew", result.outcome.name)
@@ -78,6 +78,7 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
                     outcome=_RENEWED[result.outcome],
                     remaining_ms=result.remaining_ms,
                     weight=result.weight,
+                    ticket=result.ticket,
                 )
                 for result in results
             ]
@@ -167,7 +168,11 @@ def _count(operation: str, outcome: str) -> None:
 
 def _lease(attempt: Attempt) -> wire.Lease:
     return wire.Lease(
-        token=attempt.token, fence=attempt.fence, remaining_ms=attempt.remaining_ms, weight=attempt.weight
+        token=attempt.token,
+        fence=attempt.fence,
+        remaining_ms=attempt.remaining_ms,
+        weight=attempt.weight,
+        ticket=attempt.ticket,
     )
 
 

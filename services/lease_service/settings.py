@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from servicekit.settings import Block, GrpcServerSettings, PostgresSettings, ServiceSettings
 from servicekit.values import Duration, Port
@@ -20,6 +20,12 @@ class SlotSettings(Block):
     recount_most: Annotated[int, Field(ge=0, le=100_000)] = 20_000
     audit_every: Annotated[Duration, Field(ge=timedelta(milliseconds=20), le=timedelta(minutes=1))] = _SECOND
     audit_batch: Annotated[int, Field(ge=1, le=10_000)] = 1_000
+    relearn_after_restart: bool = True
+    """Whether another run or replication id starts to relearn. False only for a single Redis that keeps everything."""
+    confirm_within: Annotated[Duration, Field(ge=timedelta(milliseconds=1), le=_SECOND / 2)] | None = None
+    """How long a grant waits until a replica has it (50ms is usual); unset: not at all."""
+    ticket_key: SecretStr | None = None
+    """Signs tickets, the same for all replicas; unset: one that they share in PostgreSQL."""
     audit_retention: Annotated[Duration, Field(ge=timedelta(hours=1))] = timedelta(days=30)
 
 

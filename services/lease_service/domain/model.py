@@ -23,11 +23,13 @@ class Outcome(IntEnum):
 
 
 class Renewal(IntEnum):
-    """How one renewal ended; the numbers are those of ``renew.lua``."""
+    """How one renewal ended; the numbers are those of ``renew.lua`` and ``restore.lua``."""
 
     OK = 1
     LOST = 2
     MAX_LIFETIME = 3
+    FORGOTTEN = 4
+    """The store has lost leases and this may be one of them; inside the store only."""
 
 
 class AuditKind(StrEnum):
@@ -36,6 +38,7 @@ class AuditKind(StrEnum):
     GRANT = "grant"
     SHRINK = "shrink"
     RENEW_LOST = "renew_lost"
+    RESTORE = "restore"
     RELEASE = "release"
     EXPIRE = "expire"
     FORCE = "force"
@@ -65,6 +68,7 @@ class Attempt:
     fence: int
     remaining_ms: int
     weight: int
+    ticket: bytes = b""
 
     @property
     def held(self) -> bool:
@@ -85,11 +89,15 @@ class AcquireResult:
 
 @dataclass(frozen=True, slots=True)
 class RenewItem:
-    """One lease to renew; ``ttl_ms`` 0 keeps its own ttl, ``weight`` 0 keeps its weight."""
+    """One lease to renew; ``ttl_ms`` 0 keeps its own ttl, ``weight`` 0 keeps its weight.
+
+    With its ``ticket`` it lives on even when the store has lost it.
+    """
 
     token: str
     ttl_ms: int = 0
     weight: int = 0
+    ticket: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,7 @@ class RenewResult:
     outcome: Renewal
     remaining_ms: int
     weight: int
+    ticket: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

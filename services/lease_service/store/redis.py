@@ -1,5 +1,7 @@
 """Leases in Redis: every operation is one script; see ``lua/``."""
 
+import re
+import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,10 +23,12 @@ from lease_service.domain.model import (
     RenewResult,
     ScopeState,
 )
+from lease_service.domain.tickets import KEY_BYTES, Ticket, Tickets
 from lease_service.store.keys import PROBE_POOL, audit_key, pool_keys
-from lease_service.store.redis_scripts import ScriptRunner, load_script
+from lease_service.store.redis_scripts import ScriptRunner, load_script, unconfirmed
 from servicekit.errors import Reason, ServiceError
 from servicekit.redis import NO_EVICTION, Redis
+from servicekit.redis_wire import Wire
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TOMBSTONES_PER_CALL = 1000
@@ -35,17 +39,23 @@ class RedisSlots:
     """The leases of every pool. A Component: refuses to start on a server that evicts keys.
 
     Args:
-        server: where the leases live.
+        server: where the leases live; greets with `identify` or `trust` of :mod:`lease_service.store.server_identity`.
+        tickets: signs what holders show after a failover; by default only this process knows its tickets again.
+        confirm_within: how long a grant waits until a replica has it; None: not at all.
     """
 
     name = "slots"
 
-    def __init__(self, server: Redis) -> None:
+    def __init__(
+        self, server: Redis, *, tickets: Tickets | None = None, confirm_within: timedelta | None = None
+    ) -> None:
         self._server = server
-        self._runner = ScriptRunner(server)
+        self._tickets = tickets or Tickets(secrets.token_bytes(KEY_BYTES))
+        self._runner = ScriptRunner(server, confirm_within=confirm_within)
         self._unfit = ""
         self._acquire = load_script("acquire")
         self._renew = load_script("renew")
+        self._restore = load_script("restore")
         self._release = load_script("release")
         self._force_release = load_script("force_release")
         self._set_policy = load_script("set_policy")
@@ -67,8 +77,7 @@ class RedisSlots:
             raise ServiceError(Reason.WRONG_STATE, self._unfit)
 
     async def drain(self) -> None:
-        """Wait for the answers of calls that were sent."""
-        await self._runner.drain()
+        """Do nothing: whoever calls waits for the answer."""
 
     async def stop(self) -> None:
         """Do nothing: the client is closed by its owner."""
@@ -83,7 +92,8 @@ class RedisSlots:
         """Take one lease per token, in order, until a scope is full.
 
         Raises:
-            ServiceError: DEPENDENCY_AWAY when the server may evict keys. Driver errors leave the outcome unknown.
+            ServiceError: DEPENDENCY_AWAY when the server may evict keys, or no replica confirmed: nothing is held
+                then. Driver errors leave the outcome unknown.
         """
         if self._unfit:
             raise ServiceError(Reason.DEPENDENCY_AWAY, self._unfit)
@@ -97,22 +107,68 @@ class RedisSlots:
         ]
         for scope in claim.scopes:
             arguments += [scope, pack_policy(policies.scopes[scope])]
-        answer = await self._run(self._acquire, claim.pool, [*arguments, *tokens])
-        scope, used, capacity, retry_after, _ = answer[:5]
+        answer, confirmed = await self._runner.run_confirmed(
+            self._acquire, keys=pool_keys(claim.pool), arguments=[*arguments, *tokens], wrote=_granted
+        )
+        if not confirmed:
+            await self.release(claim.pool, tokens)
+            raise unconfirmed()
+        scope, used, capacity, retry_after, now = answer[:5]
         attempts = [
-            Attempt(token, Outcome(code), fence, remaining, weight)
-            for token, (code, fence, remaining, weight) in zip(tokens, _rows(answer[5:], 4), strict=True)
+            Attempt(
+                token,
+                Outcome(code),
+                fence,
+                remaining,
+                weight,
+                self._ticket(claim.pool, token, now + remaining, record),
+            )
+            for token, (code, fence, remaining, weight, record) in zip(
+                tokens, _rows(answer[5:], 5), strict=True
+            )
         ]
         return AcquireResult(attempts, scope.decode(), used, capacity, retry_after)
 
     async def renew(self, pool: str, items: Sequence[RenewItem]) -> list[RenewResult]:
-        """Extend leases; one result per item, in order."""
+        """Extend leases; one result per item, in order. One that the server has lost comes back with its ticket."""
         arguments = [value for item in items for value in (item.token, item.ttl_ms, item.weight)]
         answer = await self._run(self._renew, pool, arguments)
+        results = self._renewed(pool, items, answer)
+        forgotten = [place for place, result in enumerate(results) if result.outcome is Renewal.FORGOTTEN]
+        if forgotten:
+            restored = await self._bring_back(pool, [items[place] for place in forgotten])
+            for place, result in zip(forgotten, restored, strict=True):
+                results[place] = result
+        return results
+
+    async def _bring_back(self, pool: str, items: Sequence[RenewItem]) -> list[RenewResult]:
+        arguments: list[str | int | bytes] = []
+        for item in items:
+            ticket = self._tickets.read(pool, item.token, item.ticket)
+            if ticket is not None:
+                arguments += [item.token, ticket.until_ms, ticket.record, item.ttl_ms, item.weight]
+        found: dict[str, RenewResult] = {}
+        if arguments:
+            shown = [RenewItem(str(token)) for token in arguments[::5]]
+            answer = await self._run(self._restore, pool, arguments)
+            found = {result.token: result for result in self._renewed(pool, shown, answer)}
+        return [found.get(item.token, RenewResult(item.token, Renewal.LOST, 0, 0)) for item in items]
+
+    def _renewed(self, pool: str, items: Sequence[RenewItem], answer: Sequence[Any]) -> list[RenewResult]:
+        now = answer[0]
         return [
-            RenewResult(item.token, Renewal(code), remaining, weight)
-            for item, (code, remaining, weight) in zip(items, _rows(answer, 3), strict=True)
+            RenewResult(
+                item.token,
+                Renewal(code),
+                remaining,
+                weight,
+                self._ticket(pool, item.token, now + remaining, record),
+            )
+            for item, (code, remaining, weight, record) in zip(items, _rows(answer[1:], 4), strict=True)
         ]
+
+    def _ticket(self, pool: str, token: str, until_ms: int, record: bytes) -> bytes:
+        return self._tickets.sign(pool, token, Ticket(until_ms, record)) if record else b""
 
     async def release(self, pool: str, tokens: Sequence[str]) -> list[ReleaseResult]:
         """Give leases back; one result per token, in order."""
@@ -175,18 +231,28 @@ class RedisSlots:
         left: int = await self._run(self._audit_trim, pool, [last_id])
         return left
 
-    async def _run(self, script: Any, pool: str, arguments: Sequence[str | int]) -> Any:
+    async def _run(self, script: Any, pool: str, arguments: Sequence[str | int | bytes]) -> Any:
         return await self._runner.run(script, keys=pool_keys(pool), arguments=arguments)
 
     async def _eviction_policy(self) -> str | None:
-        information = await self._server.client.info("memory")
-        policy = information.get("maxmemory_policy")
-        return str(policy) if policy else None
+        policies = [await _eviction_policy(wire) for wire in await self._server.wires()]
+        return next((policy for policy in policies if policy != NO_EVICTION), None)
+
+
+def _granted(answer: Sequence[Any]) -> bool:
+    return Outcome.GRANTED in answer[5::5]
 
 
 def pack_policy(policy: Policy) -> str:
     """Write a policy as the scripts read it."""
     return f"{policy.version} {policy.capacity} {policy.max_lifetime_ms} {int(policy.paused)}"
+
+
+async def _eviction_policy(wire: Wire) -> str:
+    answer = await wire.submit(("INFO", "memory"))
+    text = answer.decode() if isinstance(answer, bytes) else str(answer)
+    found = re.search(r"maxmemory_policy:(\S+)", text)
+    return found[1] if found else NO_EVICTION
 
 
 def _problem_of(eviction_policy: str | None, address: str) -> str:

@@ -23,16 +23,18 @@ RENEW_OUTCOME_LOST: RenewOutcome
 RENEW_OUTCOME_MAX_LIFETIME: RenewOutcome
 
 class Lease(_message.Message):
-    __slots__ = ("token", "fence", "remaining_ms", "weight")
+    __slots__ = ("token", "fence", "remaining_ms", "weight", "ticket")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     FENCE_FIELD_NUMBER: _ClassVar[int]
     REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
     token: str
     fence: int
     remaining_ms: int
     weight: int
-    def __init__(self, token: _Optional[str] = ..., fence: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., weight: _Optional[int] = ...) -> None: ...
+    ticket: bytes
+    def __init__(self, token: _Optional[str] = ..., fence: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., weight: _Optional[int] = ..., ticket: _Optional[bytes] = ...) -> None: ...
 
 class AcquireRequest(_message.Message):
     __slots__ = ("pool", "token", "scopes", "weight", "ttl_ms", "owner", "job")
@@ -95,14 +97,16 @@ class RenewRequest(_message.Message):
     def __init__(self, pool: _Optional[str] = ..., items: _Optional[_Iterable[_Union[RenewItem, _Mapping]]] = ...) -> None: ...
 
 class RenewItem(_message.Message):
-    __slots__ = ("token", "ttl_ms", "weight")
+    __slots__ = ("token", "ttl_ms", "weight", "ticket")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
     token: str
     ttl_ms: int
     weight: int
-    def __init__(self, token: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., weight: _Optional[int] = ...) -> None: ...
+    ticket: bytes
+    def __init__(self, token: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., weight: _Optional[int] = ..., ticket: _Optional[bytes] = ...) -> None: ...
 
 class RenewResponse(_message.Message):
     __slots__ = ("results",)
@@ -111,16 +115,18 @@ class RenewResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[RenewResult, _Mapping]]] = ...) -> None: ...
 
 class RenewResult(_message.Message):
-    __slots__ = ("token", "outcome", "remaining_ms", "weight")
+    __slots__ = ("token", "outcome", "remaining_ms", "weight", "ticket")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
     token: str
     outcome: RenewOutcome
     remaining_ms: int
     weight: int
-    def __init__(self, token: _Optional[str] = ..., outcome: _Optional[_Union[RenewOutcome, str]] = ..., remaining_ms: _Optional[int] = ..., weight: _Optional[int] = ...) -> None: ...
+    ticket: bytes
+    def __init__(self, token: _Optional[str] = ..., outcome: _Optional[_Union[RenewOutcome, str]] = ..., remaining_ms: _Optional[int] = ..., weight: _Optional[int] = ..., ticket: _Optional[bytes] = ...) -> None: ...
 
 class ReleaseRequest(_message.Message):
     __slots__ = ("pool", "tokens")

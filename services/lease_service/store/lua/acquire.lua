@@ -2,8 +2,8 @@
 --
 -- ARGV    1 owner  2 job  3 weight  4 ttl_ms  5 relearn_ms  6 number of scopes S
 --         then S pairs: scope, "version capacity max_lifetime_ms paused" as the caller knows them; then the tokens.
--- Returns limiting scope ('' when nothing was refused), its used weight, its capacity, retry_after_ms, reaped,
---         then for each token: outcome, fence, remaining_ms, weight.
+-- Returns limiting scope ('' when nothing was refused), its used weight, its capacity, retry_after_ms, now_ms,
+--         then for each token: outcome, fence, remaining_ms, weight, record ('' unless it holds a lease).
 -- Outcome 1 granted, 2 held already by the same owner, 3 refused: full, 4 refused: paused, 5 refused: token spent,
 --         6 refused: another owner's token, 7 refused: wider than a capacity, 8 refused: relearning after a loss of data
 -- Keeps   used <= capacity in every scope; fences rise strictly; the newest policy version wins, whoever brings it;
@@ -19,7 +19,7 @@ for i = 1, count do
   scopes[i] = ARGV[5 + 2 * i]
 end
 
-local reaped = reap()
+reap()
 local adopted = {}
 local limits, lifetime, paused, too_wide = {}, 0, false, nil
 local stored = redis.call('HMGET', P, unpack(scopes))
@@ -65,15 +65,8 @@ if room <= 0 and used[narrow] > 0 and redis.call('EXISTS', H) == 0 then
   used, room, narrow = measure()
 end
 
-local marks = redis.call('MGET', F, E)
-local fence = marks[1] and tonumber(marks[1])
-local relearned_at = marks[2] and tonumber(marks[2]) or 0
-if not fence then
-  fence, relearned_at = now_us, now + relearn
-  redis.call('SET', F, whole(fence))
-  redis.call('SET', E, whole(relearned_at), 'PX', whole(relearn))
-end
-local relearning = relearned_at > now
+local fence, _, relearning_ms = recall(relearn)
+local relearning = relearning_ms > 0
 if #adopted > 0 then
   redis.call('HSET', P, unpack(adopted))
   keep(P, now + ttl)
@@ -89,56 +82,58 @@ local names = table.concat(scopes, ',')
 local function grant(token)
   fence = math.max(fence + 1, now_us)
   redis.call('ZADD', H, whole(now + life), token)
-  redis.call('HSET', L, token, pack(fence, owner, job, weight, ttl, now, max_until, unpack(scopes)))
+  local record = pack(fence, owner, job, weight, ttl, now, max_until, unpack(scopes))
+  redis.call('HSET', L, token, record)
   for i = 1, count do
     used[i] = used[i] + weight
   end
   audit('grant', token, fence, weight, names, owner, job, '')
   room = room - 1
-  return fence
+  return fence, life, weight, record
 end
 
--- Outcome for one token: code, fence, remaining_ms, weight.
+-- Outcome for one token: code, fence, remaining_ms, weight, record.
 local function settle(token)
   local expires = redis.call('ZSCORE', H, token)
   if expires then
     local left, record = tonumber(expires) - now, redis.call('HGET', L, token)
     if left <= 0 or not record then
-      return 5, 0, 0, 0
+      return 5, 0, 0, 0, ''
     end
     local held_fence, held_by, _, held_weight = cmsgpack.unpack(record)
     if held_by ~= owner then
-      return 6, 0, 0, 0
+      return 6, 0, 0, 0, ''
     end
-    return 2, held_fence, left, held_weight
+    return 2, held_fence, left, held_weight, record
   end
   local spent = redis.call('ZSCORE', X, token)
   if spent and tonumber(spent) > now then
-    return 5, 0, 0, 0
+    return 5, 0, 0, 0, ''
   end
   if relearning then
-    return 8, 0, 0, 0
+    return 8, 0, 0, 0, ''
   end
   if paused then
-    return 4, 0, 0, 0
+    return 4, 0, 0, 0, ''
   end
   if too_wide then
-    return 7, 0, 0, 0
+    return 7, 0, 0, 0, ''
   end
   if room <= 0 then
-    return 3, 0, 0, 0
+    return 3, 0, 0, 0, ''
   end
-  return 1, grant(token), life, weight
+  return 1, grant(token)
 end
 
-local answer = {'', 0, 0, 0, reaped}
+local answer = {'', 0, 0, 0, now}
 local granted, refused = false, false
 for i = first_token, #ARGV do
-  local code, its_fence, left, its_weight = settle(ARGV[i])
+  local code, its_fence, left, its_weight, record = settle(ARGV[i])
   granted = granted or code == 1
   refused = refused or code == 3 or code == 4 or code == 7 or code == 8
   local at = #answer
   answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = code, its_fence, left, its_weight
+  answer[at + 5] = record
 end
 if granted then
   local charged = {}
@@ -154,7 +149,7 @@ if refused then
   local soonest = redis.call('ZRANGE', H, 0, 0, 'WITHSCORES')
   local wait = soonest[2] and tonumber(soonest[2]) - now or 1000
   if relearning then
-    wait = relearned_at - now
+    wait = relearning_ms
   end
   answer[1], answer[2], answer[3], answer[4] = scopes[narrow], used[narrow], limits[narrow], math.max(wait, 0)
 end

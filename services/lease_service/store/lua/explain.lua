@@ -22,7 +22,11 @@ for i = 1, #live, 2 do
     note(tonumber(live[i + 1]) - now, cmsgpack.unpack(record))
   end
 end
-local answer = {tonumber(redis.call('GET', F) or 0), math.max(tonumber(redis.call('GET', E) or 0) - now, 0)}
+local fence, learning_ms = redis.call('GET', F), 0
+if fence then
+  learning_ms = select(3, recall())
+end
+local answer = {tonumber(fence or 0), learning_ms}
 for i = 2, #ARGV do
   local scope, at = ARGV[i], #answer
   answer[at + 1] = redis.call('HGET', P, scope) or ''

@@ -3,14 +3,16 @@
 -- KEYS  1 h  ZSET   token -> expires_ms           2 l  HASH  token -> packed record
 --       3 u  HASH   scope -> used weight          4 p  HASH  scope -> "version capacity max_lifetime_ms paused"
 --       5 x  ZSET   spent token -> until_ms       6 f  STRING highest fence, no TTL
---       7 a  STREAM audit events                  8 e  STRING relearned_ms after a loss of data
+--       7 a  STREAM audit events                  8 e  STRING "run replication started_ms longest_ms", no TTL
 --       All carry the hash tag of one pool.
+-- ARGV  the last one, in every script, is the identity of the server ("run replication first_history"), '' for any.
 -- Invariants: for every scope, u[scope] = sum of weights of the records in l that name it; h and l hold the same tokens.
 --       Redis time is the only clock, read once per script. A lease is live while expires_ms > now.
 -- Writes come after every check, so that an error leaves the pool as it was.
 
 local H, L, U, P, X = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local F, A, E = KEYS[6], KEYS[7], KEYS[8]
+local SERVER = table.remove(ARGV)
 
 local REAP_MOST = 32          -- expired leases removed per call: bounds the time of one call
 local LINGER_MS = 60000       -- keys outlive the latest lease by this much
@@ -111,4 +113,54 @@ local function remaining_of(token)
     return nil
   end
   return left
+end
+
+-- Tell whether e was written on this very server, in its present life. A new replication id alone means nothing on a
+-- server that was never promoted: it changes there when the first replica comes or the last one has been gone for long.
+local function is_same_server(run, replication)
+  if SERVER == '' then
+    return true
+  end
+  local run_now, replication_now, first_history = string.match(SERVER, '^(%S+) (%S+) (%d)$')
+  return run == run_now and (replication == replication_now or first_history == '1')
+end
+
+local function write_epoch(started, longest)
+  local identity = SERVER == '' and '- -' or string.match(SERVER, '^%S+ %S+')
+  redis.call('SET', E, identity .. ' ' .. whole(started) .. ' ' .. whole(longest))
+end
+
+-- Look whether leases of this pool may have been lost: its fence or epoch is gone, or the epoch was written on another
+-- server. Then the pool relearns: live leases may come back with their tickets, and nobody else gets a slot until
+-- `longest` milliseconds (the longest ttl ever granted) have passed since this was first noticed.
+-- Returns the fence, whether leases may come back, and how many milliseconds no grant is allowed (0: grants are allowed).
+-- Only who knows the pool's policies may give a `longest` and so end the relearning; others give nil and end nothing.
+-- Every script that grants must ask. O(1).
+local function recall(longest)
+  local marks = redis.call('MGET', F, E)
+  local fence, run, replication, started, known = marks[1] and tonumber(marks[1]), nil, nil, nil, nil
+  if marks[2] then
+    run, replication, started, known = string.match(marks[2], '^(%S+) (%S+) (%d+) (%d+)$')
+  end
+  started, known = tonumber(started or 0), tonumber(known or 0)
+  local asked = math.max(known, longest or 0)
+  if not fence or not run or not is_same_server(run, replication) then
+    fence = fence or now_us
+    redis.call('SET', F, whole(fence))
+    write_epoch(now, asked)
+    return fence, true, math.max(asked, 1)
+  end
+  if started == 0 then
+    return fence, false, 0
+  end
+  if started > now then
+    started = now
+    write_epoch(started, asked)
+  elseif longest and now >= started + asked then
+    write_epoch(0, asked)
+    return fence, false, 0
+  elseif asked > known then
+    write_epoch(started, asked)
+  end
+  return fence, true, math.max(started + asked - now, 1)
 end

@@ -15,7 +15,7 @@ for i = 2, #ARGV, 2 do
   end
 end
 keep(P, now)
-if ARGV[1] == '1' then
-  redis.call('SET', F, whole(now_us), 'NX')
+if ARGV[1] == '1' and redis.call('SET', F, whole(now_us), 'NX') then
+  write_epoch(0, 0)
 end
 return changed
