@@ -126,7 +126,9 @@ def test_the_ids_milliseconds_are_the_instants() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [str(uuid4()), "", None, 5, "{" + str(uuid7(AT)) + "}", str(uuid7(AT)).upper()]
+    "value",
+    [str(uuid4()), "", None, 5, "{" + str(uuid7(AT)) + "}", str(uuid7(AT)).upper()],
+    ids=["version 4", "empty", "none", "number", "braces", "upper case"],
 )
 def test_an_observation_id_is_a_canonical_version_7_uuid(value: Any) -> None:
     refused(body(observation_id=value), "observation_id")
