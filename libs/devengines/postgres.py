@@ -134,8 +134,6 @@ class PostgresProcess(EngineProcess):
 
     def _prepare(self) -> None:
         user = self._user()
-        if user is not None:
-            _make_passable(self._programs, self._cluster)
         if (self._cluster / "PG_VERSION").exists():
             self._remove_stale_lock()
             return
@@ -146,6 +144,7 @@ class PostgresProcess(EngineProcess):
         shutil.rmtree(self._cluster, ignore_errors=True)
         self._cluster.mkdir(mode=0o700)
         if user is not None:
+            _make_passable(self._programs, self._cluster)
             shutil.chown(self._cluster, user)
             shutil.chown(password, user)
         self._initialise(password, user)
@@ -183,6 +182,8 @@ class PostgresProcess(EngineProcess):
                 lock.unlink()
 
     def _command(self) -> list[str]:
+        if self._user() is not None:
+            _make_passable(self._programs, self._cluster)  # every time: others may take the right away again
         settings = [f"--{name}={value}" for name, value in self._settings.items()]
         return [str(self._programs / "postgres"), "-D", str(self._cluster), "-p", str(self.port), *settings]
 

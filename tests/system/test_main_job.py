@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -40,10 +41,13 @@ USED_WRONG = """
 
 
 @pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+def system() -> Iterator[System]:
     if build_nsqd() is None:
         pytest.skip("missing engine: nsqd is neither on PATH nor can it be built with go")
-    with running(tmp_path_factory.mktemp("up") / "data", *FLEET, "--broker", "nsqd") as found:
+    with (
+        TemporaryDirectory(prefix="sluicegate-up-") as folder,
+        running(Path(folder) / "data", *FLEET, "--broker", "nsqd") as found,
+    ):
         yield found
 
 
@@ -293,8 +297,11 @@ async def test_nothing_survives_a_killed_up_and_the_next_one_continues(system: S
     await assert_everything_once(system)
 
 
-async def test_the_development_broker_does_the_same_and_says_loudly_what_it_is(tmp_path: Path) -> None:
-    with running(tmp_path / "data", *FLEET, "--broker", "devbroker") as system:
+async def test_the_development_broker_does_the_same_and_says_loudly_what_it_is() -> None:
+    with (
+        TemporaryDirectory(prefix="sluicegate-up-") as folder,
+        running(Path(folder) / "data", *FLEET, "--broker", "devbroker") as system,
+    ):
         assert "NO nsqd HERE" in system.output
         await collected(system, 150)
         await system.switch_polling(on=False)
