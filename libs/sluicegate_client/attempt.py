@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import grpc.aio
+from opentelemetry.trace import SpanKind
 
+from servicekit import telemetry
 from servicekit.coalescing import Coalescer
 from sluicegate_client.claim_keeper import ClaimKey
 from sluicegate_client.task_context import StopReason, TaskContext, TaskResult, encode_result, result_json
@@ -67,6 +69,7 @@ class Attempt:
         timeout_seconds: float | None,
     ) -> None:
         self._claim = claimed.claim
+        self._traceparent = claimed.traceparent
         self._handler = handler
         self._calls = calls
         self._ends = ends
@@ -90,6 +93,16 @@ class Attempt:
 
     async def run(self) -> None:
         """Run the handler and write the end; raises nothing but CancelledError."""
+        with telemetry.traced(
+            "run task",
+            kind=SpanKind.CONSUMER,
+            parent=telemetry.extract(self._traceparent),
+            task_id=self._claim.task_id,
+            attempt=self._claim.epoch,
+        ):
+            await self._run()
+
+    async def _run(self) -> None:
         self._running = asyncio.create_task(self._handle())
         try:
             await asyncio.wait({self._running})

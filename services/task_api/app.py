@@ -21,6 +21,7 @@ from task_api.domain.claims import ClaimLimits, Claims
 from task_api.domain.signals import Signals
 from task_api.domain.streams import Hub
 from task_api.domain.tasks import Tasks
+from task_api.loops.load import LoadGauge
 from task_api.loops.outbox import OutboxRelay
 from task_api.loops.policies import PolicySeeder
 from task_api.loops.promoter import Promoter
@@ -36,6 +37,7 @@ from task_api.store.redis import RedisNews, RedisWakes
 
 _log = get_logger(__name__)
 
+_LOAD_EVERY = timedelta(seconds=15)
 _OUTBOX_EVERY = timedelta(milliseconds=500)
 _POLICIES_EVERY = timedelta(seconds=5)
 _PARTITIONS_EVERY = timedelta(hours=1)
@@ -97,6 +99,7 @@ def build(settings: Settings) -> App:
         Loop("policies", seeder.run_once, every=_POLICIES_EVERY, clock=clock),
         Loop("sweeper", Sweeper(claims).run_once, every=settings.claims.sweep_every, clock=clock),
         Loop("promoter", Promoter(claims).run_once, every=settings.claims.promote_every, clock=clock),
+        Loop("load", LoadGauge(channel_store).run_once, every=_LOAD_EVERY, clock=clock),
         Loop("outbox", relay.run_once, every=_OUTBOX_EVERY, clock=clock),
     ]
     servicers: list[tuple[AddServicer, object]] = [

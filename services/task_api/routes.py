@@ -5,6 +5,7 @@ import hmac
 import json
 import random
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from importlib.resources import files
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
+from opentelemetry.trace import SpanKind
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
@@ -149,7 +151,11 @@ def _add_tasks(app: FastAPI, edge: Edge) -> None:
     @app.post("/api/tasks", status_code=201, openapi_extra={"requestBody": body_schema})
     async def create_task(caller: signed_in, request: Request) -> JSONResponse:
         """Store a task; 200 instead of 201 when the idempotency key answers an earlier one."""
-        task, created = await edge.tasks.create(caller.tenant, await _task_request(request))
+        asked = await _task_request(request)
+        with telemetry.traced("POST /api/tasks", kind=SpanKind.SERVER, channel=asked.channel) as span:
+            asked = replace(asked, traceparent=telemetry.inject())
+            task, created = await edge.tasks.create(caller.tenant, asked)
+            telemetry.set_attributes(span, task_id=str(task.task_id))
         return JSONResponse(task_view(task), status_code=201 if created else 200)
 
     @app.get("/api/tasks")
@@ -343,7 +349,6 @@ async def _task_request(request: Request) -> TaskRequest:
         max_attempts=body.max_attempts,
         delay=body.delay_ms * _MILLISECOND,
         deadline_at=body.deadline_at,
-        traceparent=telemetry.inject(),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from google.protobuf.timestamp_pb2 import Timestamp
+from opentelemetry import trace
 
 from servicekit import principal, telemetry
 from servicekit.errors import Reason, ServiceError, invalid_field
@@ -79,6 +80,7 @@ class TaskServicer(task_pb2_grpc.TaskServiceServicer):
                 traceparent=telemetry.inject(),
             ),
         )
+        telemetry.set_attributes(trace.get_current_span(), task_id=str(task.task_id), channel=task.channel)
         return task_pb2.CreateTaskResponse(task=_task(task), created=created)
 
     async def GetTask(self, request: Any, context: Any) -> Any:  # noqa: N802, D102

@@ -53,8 +53,10 @@ class Stores:
     async def create(self, **changes: Any) -> UUID:
         """Store a task."""
         task = new_task(**changes)
-        assert await self.tasks.create(task) == task.task_id
-        return task.task_id
+        stored = await self.tasks.create(task)
+        assert stored is not None
+        assert stored == await self.tasks.get(task.task_id, task.tenant)
+        return stored.task_id
 
     async def claim(self, count: int = 1, *, lease: timedelta = LEASE, **changes: Any) -> list[Claimed]:
         """Claim up to ``count`` tasks."""

@@ -29,8 +29,8 @@ from task_api.domain.model import (
 class TaskStore(Protocol):
     """Keeps tasks. Every method may raise ServiceError DEPENDENCY_AWAY or TIME_IS_UP."""
 
-    async def create(self, task: NewTask) -> UUID | None:
-        """Store a task; answer its id, or None when its idempotency key is taken."""
+    async def create(self, task: NewTask) -> Task | None:
+        """Store a task; answer it as stored, or None when its idempotency key is taken."""
         ...
 
     async def find_key(self, tenant: str, key: str) -> tuple[UUID, bytes] | None:

@@ -54,14 +54,15 @@ class Tasks:
         if task.idempotency_key and (found := await self._earlier(task)) is not None:
             return found, False
         await self._channels.admit(policy)
-        if await self._store.create(task) is None:
+        stored = await self._store.create(task)
+        if stored is None:
             found = await self._earlier(task)
             if found is None:
                 raise ServiceError(Reason.INTERNAL, "the idempotency key names no task")
             return found, False
         if not task.delay:
             self._wakes.ready([task.channel])
-        return await self.get(tenant, task.task_id), True
+        return stored, True
 
     async def get(self, tenant: str, task_id: UUID) -> Task:
         """Return a task; raises ServiceError NOT_FOUND, also for another tenant's."""

@@ -1,11 +1,13 @@
 """Tasks in PostgreSQL: create, read, cancel, run again."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from servicekit.coalescing import Coalescer
+from servicekit.metrics import Metric, counter
 from servicekit.postgres import Postgres, load_sql
 from task_api.domain.model import Attempt, NewTask, Task, TaskState
 
@@ -19,12 +21,12 @@ class PostgresTasks:
 
     def __init__(self, database: Postgres) -> None:
         self._database = database
-        self._creating: Coalescer[NewTask, UUID | None] = Coalescer(
+        self._creating: Coalescer[NewTask, Task | None] = Coalescer(
             self._create, max_items=_MOST_CREATED, lanes=_LANES
         )
 
-    async def create(self, task: NewTask) -> UUID | None:
-        """Store a task; answer its id, or None when its idempotency key is taken."""
+    async def create(self, task: NewTask) -> Task | None:
+        """Store a task; answer it as stored, or None when its idempotency key is taken."""
         (created,) = await self._creating.submit([task])
         return created
 
@@ -80,7 +82,7 @@ class PostgresTasks:
         """Make the partitions of the next months; answer how many were missing."""
         return int(await self._database.pool.fetchval(_sql("create_partitions")))
 
-    async def _create(self, tasks: Sequence[NewTask]) -> Sequence[UUID | None]:
+    async def _create(self, tasks: Sequence[NewTask]) -> Sequence[Task | None]:
         rows = await self._database.pool.fetch(
             _sql("create_tasks"),
             [task.task_id for task in tasks],
@@ -97,12 +99,31 @@ class PostgresTasks:
             [task.deadline_at for task in tasks],
             [task.traceparent for task in tasks],
         )
-        stored = {row["id"] for row in rows}
-        return [task.task_id if task.task_id in stored else None for task in tasks]
+        stored = {row["id"]: row for row in rows}
+        for channel, count in Counter(task.channel for task in tasks if task.task_id in stored).items():
+            counter(Metric.TASKS_CREATED).labels(channel).inc(count)
+        return [_stored(task, stored[task.task_id]) if task.task_id in stored else None for task in tasks]
 
 
 def _sql(name: str) -> str:
     return load_sql(__name__, name)
+
+
+def _stored(task: NewTask, row: Any) -> Task:
+    return Task(
+        task_id=task.task_id,
+        tenant=task.tenant,
+        channel=task.channel,
+        kind=task.kind,
+        payload=task.payload,
+        payload_version=task.payload_version,
+        priority=task.priority,
+        max_attempts=task.max_attempts,
+        created_at=row["created_at"],
+        state=TaskState.DEFERRED if row["due_at"] else TaskState.READY,
+        deadline_at=task.deadline_at,
+        due_at=row["due_at"],
+    )
 
 
 def _task(row: Any) -> Task:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from servicekit.coalescing import Coalescer
 from servicekit.logs import redact_text
+from servicekit.metrics import Metric, counter, histogram
 from servicekit.postgres import Postgres, load_sql
 from task_api.domain.model import (
     Claimed,
@@ -66,6 +67,9 @@ class PostgresClaims:
             [slot.fence for slot in slots],
             lease // _MILLISECOND,
         )
+        counter(Metric.TASKS_CLAIMED).labels(channel).inc(len(rows))
+        for row in rows:
+            histogram(Metric.TASK_WAIT_SECONDS).labels(channel).observe(row["waited_seconds"])
         return [_claimed(row, channel, owner, lease) for row in rows]
 
     async def renew(self, keys: Sequence[ClaimKey], lease: timedelta) -> Sequence[Renewed | None]:
@@ -108,7 +112,7 @@ class PostgresClaims:
     async def release(self, keys: Sequence[ClaimKey]) -> Sequence[EndedClaim | None]:
         """Hand claims back."""
         rows = await self._database.pool.fetch(_sql("release_claims"), *_columns(list(dict.fromkeys(keys))))
-        ended = {_key(row): _ended(row) for row in rows}
+        ended = {_key(row): _ended(row, "released") for row in rows}
         return [ended.get(key) for key in keys]
 
     async def own_ends(self, keys: Sequence[ClaimKey]) -> Sequence[str | None]:
@@ -119,7 +123,7 @@ class PostgresClaims:
 
     async def sweep(self, limit: int) -> Sequence[EndedClaim]:
         """End expired claims."""
-        return [_ended(row) for row in await self._database.pool.fetch(_sql("sweep_claims"), limit)]
+        return [_ended(row, "lost") for row in await self._database.pool.fetch(_sql("sweep_claims"), limit)]
 
     async def promote(self, limit: int) -> Sequence[str]:
         """Make due tasks runnable; answer the channel of each."""
@@ -130,7 +134,7 @@ class PostgresClaims:
         return [row["id"] for row in await self._database.pool.fetch(_sql("expire_deadlines"), limit)]
 
     async def _complete(self, completions: Sequence[Completion]) -> Sequence[EndedClaim | None]:
-        return await _once_per_claim(completions, self._complete_rows)
+        return await _once_per_claim(completions, self._complete_rows, "succeeded")
 
     async def _complete_rows(self, completions: Sequence[Completion]) -> Sequence[Any]:
         exports = [item.export for item in completions]
@@ -146,7 +150,7 @@ class PostgresClaims:
         )
 
     async def _fail(self, failures: Sequence[Failure]) -> Sequence[EndedClaim | None]:
-        return await _once_per_claim(failures, self._fail_rows)
+        return await _once_per_claim(failures, self._fail_rows, "failed")
 
     async def _fail_rows(self, failures: Sequence[Failure]) -> Sequence[Any]:
         return await self._database.pool.fetch(
@@ -185,13 +189,13 @@ class PostgresClaims:
 
 
 async def _once_per_claim(
-    items: Sequence[Item], write: Callable[[Sequence[Item]], Awaitable[Sequence[Any]]]
+    items: Sequence[Item], write: Callable[[Sequence[Item]], Awaitable[Sequence[Any]]], outcome: str
 ) -> Sequence[EndedClaim | None]:
     """Write the first item of every claim; all items of a claim get its answer."""
     first: dict[ClaimKey, Item] = {}
     for item in items:
         first.setdefault(item.key, item)
-    ended = {_key(row): _ended(row) for row in await write(list(first.values()))}
+    ended = {_key(row): _ended(row, outcome) for row in await write(list(first.values()))}
     return [ended.get(item.key) for item in items]
 
 
@@ -211,7 +215,8 @@ def _key(row: Any) -> ClaimKey:
     return ClaimKey(row["task_id"], row["owner"], row["epoch"])
 
 
-def _ended(row: Any) -> EndedClaim:
+def _ended(row: Any, outcome: str) -> EndedClaim:
+    counter(Metric.TASK_ATTEMPTS).labels(row["channel"], outcome).inc()
     return EndedClaim(_key(row), row["channel"], row["slot_token"], row.get("terminal", True))
 
 
