@@ -6,11 +6,13 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Self
 
 from devengines.valkey import ValkeyProcess
-from lease_service.domain.model import Claim, Policy, PoolPolicies
+from lease_service.domain.model import Claim, Policy, PoolPolicies, Wait
 from lease_service.store.keys import pool_keys
 from lease_service.store.redis import RedisSlots
 from lease_service.store.redis_scripts import load_script
@@ -136,3 +138,38 @@ async def weights(server: Redis, pool: str = POOL) -> dict[str, int]:
     return {
         scope.decode(): int(used) for scope, used in (await server.client.hgetall(pool_keys(pool)[2])).items()
     }
+
+
+def waiting(tenant: str = "default", *, wait_ms: int = 600_000, priority: int = 0, place: int = 0) -> Wait:
+    """Make terms of waiting."""
+    return Wait(wait_ms=wait_ms, tenant=tenant, priority=priority, place=place)
+
+
+def with_rules(policies: PoolPolicies, **rules: Any) -> PoolPolicies:
+    """Return the policies with other rules for the queue."""
+    return replace(
+        policies, scopes={scope: replace(policy, **rules) for scope, policy in policies.scopes.items()}
+    )
+
+
+class Listener:
+    """Hears what this process is told about its waiters; without one they count as gone."""
+
+    def __init__(self, server: Redis, leases: RedisSlots) -> None:
+        self._channel = leases.channel
+        self._reader = server.client.pubsub()
+
+    async def __aenter__(self) -> Self:
+        await self._reader.subscribe(self._channel)
+        assert await self._reader.get_message(timeout=5)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._reader.aclose()  # type: ignore[no-untyped-call]
+
+    async def heard(self) -> list[str]:
+        """Return the tokens named since the last call."""
+        found = []
+        while message := await self._reader.get_message(timeout=0.05):
+            found.append(message["data"].decode().split()[1])
+        return found

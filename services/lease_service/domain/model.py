@@ -6,6 +6,8 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 
 DEFAULT_TTL_MS = 60_000
+DEFAULT_MAX_WAITING = 20_000
+DEFAULT_SHARE = 1
 MAX_SCOPES = 4
 
 
@@ -20,6 +22,8 @@ class Outcome(IntEnum):
     REUSED = 6
     TOO_WIDE = 7
     RELEARNING = 8
+    WAITING = 9
+    BACKLOG_FULL = 10
 
 
 class Renewal(IntEnum):
@@ -41,6 +45,7 @@ class AuditKind(StrEnum):
     RESTORE = "restore"
     RELEASE = "release"
     EXPIRE = "expire"
+    LAPSE = "lapse"
     FORCE = "force"
     POLICY = "policy"
     PAUSE = "pause"
@@ -59,9 +64,29 @@ class Claim:
     job: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """How a claim waits that can't be granted at once.
+
+    Attributes:
+        wait_ms: how long.
+        tenant: whose line it joins.
+        priority: higher ones go first, except that every eighth grant looks at fairness alone.
+        place: where it stood before, when it joins again; 0 for the end of the line.
+    """
+
+    wait_ms: int
+    tenant: str
+    priority: int = 0
+    place: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """How the acquire of one token ended; fence, remaining and weight are 0 unless it holds a lease."""
+    """How the acquire of one token ended; fence, remaining and weight are 0 unless it holds a lease.
+
+    One that waits has its place in ``fence`` and the rest of its wait in ``remaining_ms``.
+    """
 
     token: str
     outcome: Outcome
@@ -123,7 +148,13 @@ class ReleaseResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Capacity of one scope; ``max_lifetime_ms`` 0 is unlimited."""
+    """Capacity of one scope; ``max_lifetime_ms`` 0 is unlimited.
+
+    Attributes:
+        max_waiting: requests of all tenants that may wait in the pool before one for this scope is refused.
+        max_waiting_per_tenant: likewise of one tenant.
+        shares: weight of tenants in the queue; others have 1.
+    """
 
     pool: str
     scope: str
@@ -132,6 +163,13 @@ class Policy:
     paused: bool
     version: int
     updated_at: datetime
+    max_waiting: int = DEFAULT_MAX_WAITING
+    max_waiting_per_tenant: int = DEFAULT_MAX_WAITING
+    shares: Mapping[str, int] = field(default_factory=dict)
+
+    def share_of(self, tenant: str) -> int:
+        """Return a tenant's weight in the queue."""
+        return self.shares.get(tenant, DEFAULT_SHARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +257,17 @@ class ReapResult:
     reaped: int
     more: bool
     held: int
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchResult:
+    """What a dispatch found; ``next_ms`` is when to look again, 0 when only an event can change something."""
+
+    reaped: int
+    more: bool
+    held: int
+    next_ms: int
+    waiting: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

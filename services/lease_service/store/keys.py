@@ -7,9 +7,14 @@ PROBE_POOL = "~probe"
 def pool_keys(pool: str) -> list[str]:
     """Return the keys of a pool in the order in which every script expects them (see ``lua/prelude.lua``)."""
     root = f"slots:{{{pool}}}:"
-    return [root + letter for letter in "hlupxfae"]
+    return [root + letter for letter in "hlupxfaeqowdktg"]
 
 
 def audit_key(pool: str) -> str:
     """Return the key of a pool's stream of audit events."""
     return f"slots:{{{pool}}}:a"
+
+
+def wake_channel(replica: str) -> str:
+    """Return the channel on which one replica is told to look at a waiter."""
+    return f"slots:wake:{replica}"

@@ -11,6 +11,7 @@ from lease_service.domain.model import (
     Attempt,
     AuditEvent,
     Claim,
+    DispatchResult,
     Holder,
     Outcome,
     Policy,
@@ -22,11 +23,13 @@ from lease_service.domain.model import (
     RenewItem,
     RenewResult,
     ScopeState,
+    Wait,
 )
 from lease_service.domain.tickets import KEY_BYTES, Ticket, Tickets
-from lease_service.store.keys import PROBE_POOL, audit_key, pool_keys
+from lease_service.store.keys import PROBE_POOL, audit_key, pool_keys, wake_channel
 from lease_service.store.redis_scripts import ScriptRunner, load_script, unconfirmed
 from servicekit.errors import Reason, ServiceError
+from servicekit.ids import new_token
 from servicekit.redis import NO_EVICTION, Redis
 from servicekit.redis_wire import Wire
 
@@ -49,6 +52,8 @@ class RedisSlots:
     def __init__(
         self, server: Redis, *, tickets: Tickets | None = None, confirm_within: timedelta | None = None
     ) -> None:
+        self.channel = wake_channel(new_token())
+        """Where this process is told of grants to its waiters."""
         self._server = server
         self._tickets = tickets or Tickets(secrets.token_bytes(KEY_BYTES))
         self._runner = ScriptRunner(server, confirm_within=confirm_within)
@@ -60,6 +65,7 @@ class RedisSlots:
         self._force_release = load_script("force_release")
         self._set_policy = load_script("set_policy")
         self._reap = load_script("reap")
+        self._dispatch = load_script("dispatch")
         self._recount = load_script("recount")
         self._holders = load_script("holders")
         self._explain = load_script("explain")
@@ -88,8 +94,10 @@ class RedisSlots:
         self._unfit = _problem_of(await self._eviction_policy(), self._server.address)
         return not self._unfit
 
-    async def acquire(self, claim: Claim, tokens: Sequence[str], policies: PoolPolicies) -> AcquireResult:
-        """Take one lease per token, in order, until a scope is full.
+    async def acquire(
+        self, claim: Claim, tokens: Sequence[str], policies: PoolPolicies, wait: Wait | None = None
+    ) -> AcquireResult:
+        """Take one lease per token, in order, until a scope is full; with ``wait`` the others wait.
 
         Raises:
             ServiceError: DEPENDENCY_AWAY when the server may evict keys, or no replica confirmed: nothing is held
@@ -103,6 +111,9 @@ class RedisSlots:
             claim.weight,
             claim.ttl_ms,
             max(policies.longest_ttl_ms, claim.ttl_ms),
+            "" if wait is None else self._wait_terms(claim, wait, policies),
+            "" if wait is None else wait.tenant,
+            self.channel,
             len(claim.scopes),
         ]
         for scope in claim.scopes:
@@ -193,6 +204,16 @@ class RedisSlots:
         reaped, more, held = await self._run(self._reap, pool, [_TOMBSTONES_PER_CALL])
         return ReapResult(reaped, more == 1, held)
 
+    async def dispatch(self, pool: str, longest_ttl_ms: int = 0) -> DispatchResult:
+        """Grant to waiters what is free; says when there will be something to do again.
+
+        Args:
+            pool: which one.
+            longest_ttl_ms: as in its policies; without it the call can't end a relearning.
+        """
+        reaped, more, held, next_ms, waiting = await self._run(self._dispatch, pool, [longest_ttl_ms])
+        return DispatchResult(reaped, more == 1, held, next_ms, waiting)
+
     async def recount(self, pool: str, most: int) -> int:
         """Repair used weights that differ from the leases; returns how many, or -1 for a pool larger than ``most``."""
         repaired: int = await self._run(self._recount, pool, [most])
@@ -230,6 +251,13 @@ class RedisSlots:
         """Forget audit events up to an id; returns how many are left."""
         left: int = await self._run(self._audit_trim, pool, [last_id])
         return left
+
+    def _wait_terms(self, claim: Claim, wait: Wait, policies: PoolPolicies) -> str:
+        rules = [policies.scopes[scope] for scope in claim.scopes]
+        share = min(rule.share_of(wait.tenant) for rule in rules)
+        most = min(rule.max_waiting for rule in rules)
+        most_of_tenant = min(rule.max_waiting_per_tenant for rule in rules)
+        return f"{wait.wait_ms} {wait.priority} {share} 1 {most} {most_of_tenant} {wait.place}"
 
     async def _run(self, script: Any, pool: str, arguments: Sequence[str | int | bytes]) -> Any:
         return await self._runner.run(script, keys=pool_keys(pool), arguments=arguments)

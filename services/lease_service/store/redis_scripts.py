@@ -17,6 +17,7 @@ from servicekit.telemetry import Metric, counter
 
 _PACKAGE = "lease_service"
 _MOST_PER_WAIT = 10_000
+_WITHOUT_QUEUE = frozenset({"audit_trim", "holders", "probe", "recount", "restore"})
 
 
 class ScriptRunner:
@@ -103,8 +104,9 @@ async def _send(wire: Wire, script: Script, keys: Sequence[str], arguments: Sequ
 
 
 def load_script(name: str) -> Script:
-    """Return ``store/lua/<name>.lua`` with the prelude before it."""
-    parts = [load_store_file(_PACKAGE, "lua", part) for part in ("prelude", name)]
+    """Return ``store/lua/<name>.lua`` with what it shares with others before it."""
+    shared = ("prelude",) if name in _WITHOUT_QUEUE else ("prelude", "queue")
+    parts = [load_store_file(_PACKAGE, "lua", part) for part in (*shared, name)]
     return Script.from_text("\n".join(parts))
 
 

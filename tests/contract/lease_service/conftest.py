@@ -9,7 +9,14 @@ from devengines.valkey import program
 from lease_service.store.redis import RedisSlots
 from servicekit.redis import Redis
 from tests.support.engines import made_or_skipped
-from tests.support.lease import RedisClock, SocketValkey, connected, load_timed_script, socket_valkey
+from tests.support.lease import (
+    Listener,
+    RedisClock,
+    SocketValkey,
+    connected,
+    load_timed_script,
+    socket_valkey,
+)
 
 
 @pytest.fixture(scope="session")
@@ -47,3 +54,9 @@ async def real_leases(server: Redis) -> RedisSlots:
     slots = RedisSlots(server)
     await slots.start()
     return slots
+
+
+@pytest.fixture
+async def listener(server: Redis, leases: RedisSlots) -> AsyncIterator[Listener]:
+    async with Listener(server, leases) as listener:
+        yield listener

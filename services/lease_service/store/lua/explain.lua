@@ -5,7 +5,10 @@
 -- Keeps   removes at most 32 expired leases, as every acquire does; changes nothing else.
 -- Cost    O(looked at).
 
-reap()
+if reap() > 0 then
+  dispatch()
+  close_queue()
+end
 local holders, soonest = {}, {}
 local function note(left, _, _, _, _, _, _, _, ...)
   for i = 1, select('#', ...) do

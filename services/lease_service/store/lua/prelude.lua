@@ -4,6 +4,10 @@
 --       3 u  HASH   scope -> used weight          4 p  HASH  scope -> "version capacity max_lifetime_ms paused"
 --       5 x  ZSET   spent token -> until_ms       6 f  STRING highest fence, no TTL
 --       7 a  STREAM audit events                  8 e  STRING "run replication started_ms longest_ms", no TTL
+--       9 q  ZSET   waiters, see queue.lua       10 o  ZSET   tenants that wait
+--      11 w  HASH   token -> packed waiter       12 d  ZSET   waiter -> deadline_ms
+--      13 k  HASH   shape -> packed lane         14 t  HASH   packed tenants and the queue's clock
+--      15 g  HASH   token -> channel of a grant that its waiter has not confirmed yet
 --       All carry the hash tag of one pool.
 -- ARGV  the last one, in every script, is the identity of the server ("run replication first_history"), '' for any.
 -- Invariants: for every scope, u[scope] = sum of weights of the records in l that name it; h and l hold the same tokens.
@@ -12,6 +16,8 @@
 
 local H, L, U, P, X = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local F, A, E = KEYS[6], KEYS[7], KEYS[8]
+local Q, O, W, D = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local K, T, G = KEYS[13], KEYS[14], KEYS[15]
 local SERVER = table.remove(ARGV)
 
 local REAP_MOST = 32          -- expired leases removed per call: bounds the time of one call
@@ -78,11 +84,15 @@ local function drop_record(kind, token, note, fence, owner, job, weight, ttl, bo
   return born
 end
 
--- Remove one lease, live or not; its token is spent afterwards. Returns when it was granted, or nil without a record.
+-- Remove one lease, live or not; its token is spent afterwards unless spent_from is nil. Returns when it was granted, or
+-- nil without a record.
 local function drop(kind, token, spent_from, note)
   local record = redis.call('HGET', L, token)
   redis.call('ZREM', H, token)
-  redis.call('ZADD', X, whole(spent_from + SPENT_MS), token)
+  redis.call('HDEL', G, token)
+  if spent_from then
+    redis.call('ZADD', X, whole(spent_from + SPENT_MS), token)
+  end
   if not record then
     return nil
   end
@@ -90,11 +100,27 @@ local function drop(kind, token, spent_from, note)
   return drop_record(kind, token, note, cmsgpack.unpack(record))
 end
 
+-- Take back a grant that its waiter did not confirm in time. The token stays usable: if its waiter lives after all it may
+-- ask again. Whoever answers for it is suspected until heard of. Returns whether the lease was such a grant.
+local function lapse(token)
+  local channel = redis.call('HGET', G, token)
+  if not channel then
+    return false
+  end
+  drop('lapse', token, nil, '')
+  if redis.call('EXISTS', T) == 1 then
+    redis.call('HSET', T, '~' .. channel, 1)
+  end
+  return true
+end
+
 -- Remove at most REAP_MOST expired leases. Returns how many. O(reaped * log n).
 local function reap()
   local expired = redis.call('ZRANGEBYSCORE', H, '-inf', whole(now), 'WITHSCORES', 'LIMIT', 0, REAP_MOST)
   for i = 1, #expired, 2 do
-    drop('expire', expired[i], tonumber(expired[i + 1]), '')
+    if not lapse(expired[i]) then
+      drop('expire', expired[i], tonumber(expired[i + 1]), '')
+    end
   end
   if #expired > 0 then
     keep(X, now)

@@ -3,7 +3,8 @@
 -- ARGV    tokens
 -- Returns for each token: 1 a live lease was freed, 0 it was not, -1 it had expired and was removed now; then how many
 --         milliseconds it was held (0 unless freed).
--- Keeps   only the named tokens are touched; releasing twice frees once.
+-- Keeps   only the named tokens are touched; releasing twice frees once. A token that waits stops waiting; what is freed
+--         goes to waiters.
 -- Cost    O(S + log n) per token.
 
 local answer = {}
@@ -12,6 +13,7 @@ for i = 1, #ARGV do
   local expires = redis.call('ZSCORE', H, token)
   local freed, held = 0, 0
   if not expires then
+    leave(token)
     redis.call('ZADD', X, 'GT', whole(now + SPENT_MS), token)
   elseif tonumber(expires) > now then
     freed, held = 1, now - (drop('release', token, now, '') or now)
@@ -23,4 +25,6 @@ for i = 1, #ARGV do
   answer[#answer + 1] = math.max(held, 0)
 end
 keep(X, now)
+dispatch()
+close_queue()
 return answer

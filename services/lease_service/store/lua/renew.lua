@@ -4,10 +4,11 @@
 -- Returns now_ms, then for each triple: outcome, remaining_ms, weight, record ('' unless it is extended).
 -- Outcome 1 extended, 2 lost, 3 extended only to the end of its longest life, 4 not known, but the pool relearns: who has
 --         a ticket may come back with restore.lua
--- Keeps   an expired lease is never revived, whether it is reaped yet or not; weight never grows.
+-- Keeps   an expired lease is never revived, whether it is reaped yet or not; weight never grows; freed weight goes to
+--         waiters.
 -- Cost    O(log n) per item.
 
-local latest = 0
+local latest, shrunk = 0, false
 local answer = {now}
 
 local function extend(token, ttl, keep_weight, record, fence, owner, job, weight, own_ttl, born, max_until, ...)
@@ -20,6 +21,7 @@ local function extend(token, ttl, keep_weight, record, fence, owner, job, weight
     record = pack(fence, owner, job, keep_weight, own_ttl, born, max_until, ...)
     redis.call('HSET', L, token, record)
     uncharge(weight - keep_weight, ...)
+    shrunk = true
     audit('shrink', token, fence, keep_weight, table.concat({...}, ','), owner, job, '')
     weight = keep_weight
   end
@@ -57,5 +59,9 @@ for i = 1, #ARGV, 3 do
 end
 if latest > 0 then
   keep_all(latest)
+end
+if shrunk then
+  dispatch()
+  close_queue()
 end
 return answer

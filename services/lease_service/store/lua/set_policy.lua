@@ -3,7 +3,7 @@
 -- ARGV    1 "1" when the pool is new (it then starts without relearning), else "0"
 --         then pairs: scope, "version capacity max_lifetime_ms paused".
 -- Returns how many were newer than the stored ones.
--- Keeps   versions never fall.
+-- Keeps   versions never fall; what has become free goes to waiters.
 -- Cost    O(S).
 
 local changed = 0
@@ -18,4 +18,6 @@ keep(P, now)
 if ARGV[1] == '1' and redis.call('SET', F, whole(now_us), 'NX') then
   write_epoch(0, 0)
 end
+dispatch()
+close_queue()
 return changed
