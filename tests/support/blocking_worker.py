@@ -18,8 +18,8 @@ worker = Worker(
 
 @worker.handler("job")
 async def block(task: TaskContext) -> None:
-    """Work for three lives of a claim without ever awaiting."""
-    end = time.monotonic() + 3
+    """Work for longer than two lives of a claim without ever awaiting."""
+    end = time.monotonic() + 5
     while time.monotonic() < end:
         sum(range(1000))
 
