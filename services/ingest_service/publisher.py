@@ -4,13 +4,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
+from prometheus_client import Counter, Histogram
 from redis.exceptions import RedisError
 
 from ingest_service.clients import CollectionClient
 from ingest_service.domain.observations import Observation, Outcome, Result
-from ingest_service.domain.state import Changes
+from ingest_service.domain.state import CardState, Changes
 from ingest_service.store.redis import Caches, CardFacts
 from servicekit.clock import Clock
 from servicekit.errors import ServiceError
@@ -80,18 +82,7 @@ class Aftermath:
             for result in changes.results
             if result.outcome in {Outcome.APPLIED, Outcome.STALE, Outcome.DUPLICATE}
         ]
-        facts = [
-            CardFacts(
-                card_id=card.card_id,
-                version=card.version + 1,
-                account_id=card.account_id,
-                lifecycle=card.lifecycle,
-                polling_enabled=card.polling_enabled,
-                network_status=card.network.status,
-                realname_status=card.realname.status,
-            )
-            for card in changes.cards.values()
-        ]
+        facts = [_facts(changes.cards[card_id]) for card_id in changes.facts]
         try:
             await self._caches.write(done=done, facts=facts)
         except (RedisError, OSError) as error:
@@ -144,6 +135,18 @@ def batch_scope(lane: int, observations: Sequence[Observation]) -> Iterator[None
         yield
 
 
+def _facts(card: CardState) -> CardFacts:
+    return CardFacts(
+        card_id=card.card_id,
+        version=card.version + 1,
+        account_id=card.account_id,
+        lifecycle=card.lifecycle,
+        polling_enabled=card.polling_enabled,
+        network_status=card.network.status,
+        realname_status=card.realname.status,
+    )
+
+
 def _apply_span(result: Result, started_at: datetime, ended_at: datetime) -> str:
     """Record the span of one applied observation and return its trace context for what follows it."""
     observation = result.observation
@@ -171,10 +174,20 @@ def _apply_span(result: Result, started_at: datetime, ended_at: datetime) -> str
 
 def _count(result: Result, ended_at: datetime) -> None:
     observation = result.observation
-    counter(Metric.OBSERVATIONS).labels(kind=observation.kind.value, outcome=result.outcome.value).inc()
+    _counter(observation.kind.value, result.outcome.value).inc()
     if result.outcome is Outcome.APPLIED:
         age = (ended_at - observation.observed_at).total_seconds()
-        histogram(Metric.OBSERVATION_AGE_SECONDS).labels(kind=observation.kind.value).observe(max(0.0, age))
+        _ages(observation.kind.value).observe(max(0.0, age))
+
+
+@cache
+def _counter(kind: str, outcome: str) -> Counter:
+    return counter(Metric.OBSERVATIONS).labels(kind=kind, outcome=outcome)
+
+
+@cache
+def _ages(kind: str) -> Histogram:
+    return histogram(Metric.OBSERVATION_AGE_SECONDS).labels(kind=kind)
 
 
 def _collection_message(result: Result, traceparent: str) -> CollectionMessage:

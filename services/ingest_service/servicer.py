@@ -97,7 +97,7 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
     ) -> ingest_pb2.GetCardsResponse:
         """Read cards by id."""
         del context
-        found = await self._fleet.get_cards(list(request.card_ids))
+        found = await self._cards.get(list(request.card_ids))
         return ingest_pb2.GetCardsResponse(cards=[_shown_card(card) for card in found])
 
     async def ListCards(  # noqa: N802

@@ -177,6 +177,9 @@ async def test_a_cards_facts_are_in_redis_before_a_change_is_answered(service: S
     )
     facts = await service.redis.client.hgetall("card:c0")
     assert (facts[b"network_status"], facts[b"polling_enabled"], facts[b"version"]) == (b"online", b"0", b"3")
+    await service.redis.client.delete("card:c0")
+    await service.stub.GetCards(ingest_pb2.GetCardsRequest(card_ids=["c0"]))
+    assert await service.redis.client.hget("card:c0", "network_status") == b"online"
 
 
 async def test_cards_are_paged_by_id(service: Service) -> None:

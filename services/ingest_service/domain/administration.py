@@ -1,5 +1,6 @@
 """Accounts and cards as operators change them: stored, audited, and made known before the answer."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -55,6 +56,10 @@ class FleetStore(Protocol):
 
     async def save_cards(self, cards: Sequence[Card], *, actor: str, now: datetime) -> SavedCards:
         """Store the cards that can be stored, with their audit, and say why the others can't."""
+        ...
+
+    async def get_cards(self, card_ids: Sequence[str]) -> list[Card]:
+        """Return known cards in order of id."""
         ...
 
 
@@ -155,6 +160,13 @@ class Cards:
         saved = await self._store.save_cards(cards, actor=actor, now=self._clock.now())
         await self._facts.write_cards(saved.cards)
         return saved
+
+    async def get(self, card_ids: Sequence[str]) -> list[Card]:
+        """Return known cards in order of id, and make their facts known: whoever asks may have missed them there."""
+        cards = await self._store.get_cards(card_ids)
+        with contextlib.suppress(ServiceError):
+            await self._facts.write_cards(cards)
+        return cards
 
 
 def _with_limits(account: Account, known: Mapping[tuple[str, str], int]) -> Account:

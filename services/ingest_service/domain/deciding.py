@@ -82,6 +82,7 @@ def _apply_status(changes: Changes, card: CardState, observation: Observation) -
     if stored.status != observation.status:
         data = {"from": stored.status, "to": observation.status}
         _tell(changes, card, observation, f"{observation.kind}.changed", data)
+        changes.facts.add(card.card_id)
     stored.status = observation.status
     stored.observed_at, stored.observation_id = observation.position
     return _applied(changes, card, observation)

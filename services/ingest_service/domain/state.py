@@ -57,11 +57,16 @@ class Loaded:
 
 @dataclass(slots=True)
 class Changes:
-    """What one write stores: all of it or nothing. ``results`` are in the order in which observations were decided."""
+    """What one write stores: all of it or nothing.
+
+    ``results`` are in the order in which observations were decided; ``fresh`` are those of them that the inbox gets;
+    ``facts`` names the cards whose facts for poll steps are different now.
+    """
 
     results: list[Result] = field(default_factory=list)
     fresh: list[Result] = field(default_factory=list)
     cards: dict[str, CardState] = field(default_factory=dict)
+    facts: set[str] = field(default_factory=set)
     cycles: dict[tuple[str, date], CycleState] = field(default_factory=dict)
     daily: dict[tuple[str, date], DailyUsage] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)

@@ -286,8 +286,8 @@ async def large(database: str) -> AsyncIterator[Postgres]:
             "NULL, false, false FROM generate_series(1, 20000) AS n"
         )
         await postgres.pool.execute(
-            "INSERT INTO ingest_inbox SELECT gen_random_uuid(), $1::timestamptz - n * interval '5 seconds', 'n' || n, 'traffic', "
-            "'applied', 1, now() FROM generate_series(1, 60000) AS n",
+            "INSERT INTO ingest_inbox SELECT gen_random_uuid(), $1::timestamptz - n * interval '5 seconds', 'n' || n, "
+            "'traffic', 'applied', 1, now() FROM generate_series(1, 60000) AS n",
             NOW,
         )
         await postgres.pool.execute(
