@@ -10,7 +10,7 @@ import grpc
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 
-from servicekit import deadline, grpc_status, principal, telemetry
+from servicekit import call_metadata, deadline, grpc_status, principal, telemetry
 from servicekit.errors import Reason, ServiceError
 from servicekit.grpc_call import ACTOR_KEY, AUTHORIZATION_KEY, TENANT_KEY
 from servicekit.telemetry import TRACEPARENT
@@ -64,7 +64,7 @@ class Outgoing:
     def metadata(self, given: Any, span: Span | None) -> Metadata:
         """Return the call's metadata: what the caller gave, and ours."""
         calling = principal.calling()
-        pairs: list[tuple[str, str | bytes]] = list(given or ())
+        pairs: list[tuple[str, str | bytes]] = [*(given or ()), *call_metadata.present()]
         tenant = calling.tenant if calling else self._tenant
         actor = calling.subject if calling else self._actor
         if tenant:

@@ -28,8 +28,8 @@ class SlotLost(ServiceError):  # noqa: N818 - reads as what happened
 LostListener = Callable[[SlotLost], None]
 
 
-class LocalLease:
-    """One granted lease, as its holder knows it. Made and listened to in the event loop; renewed from any thread.
+class HeldLease:
+    """One granted lease, as its holder knows it; renewed from any thread.
 
     Args:
         pool: where it was granted.
@@ -38,10 +38,19 @@ class LocalLease:
         weight: units held; a smaller one asks the next renewal to give back the rest.
         ttl_seconds: its life without renewal.
         deadline: monotonic seconds, from :func:`local_deadline`.
+        ticket: proof of the lease for the lease service; each renewal brings a newer one.
     """
 
     def __init__(
-        self, pool: str, token: str, *, fence: int, weight: int, ttl_seconds: float, deadline: float
+        self,
+        pool: str,
+        token: str,
+        *,
+        fence: int,
+        weight: int,
+        ttl_seconds: float,
+        deadline: float,
+        ticket: bytes = b"",
     ) -> None:
         self.pool = pool
         self.token = token
@@ -49,16 +58,56 @@ class LocalLease:
         self.weight = weight
         self.ttl_seconds = ttl_seconds
         self.deadline = deadline
+        self.ticket = ticket
         self._loss: SlotLost | None = None
-        self._listeners: list[LostListener] = []
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._arm()
 
     @property
     def lost(self) -> bool:
         """Whether the work must stop; also true from the very moment of the deadline, before anybody was told."""
         return self._loss is not None or time.monotonic() >= self.deadline
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody is left who could do the work."""
+        return False
+
+    def extend(self, deadline: float) -> None:
+        """Move the deadline; any thread. A lease whose deadline has passed stays lost."""
+        if not self.lost:
+            self.deadline = max(self.deadline, deadline)
+
+    def lose(self, message: str) -> None:
+        """Say that the lease is gone; any thread."""
+        self._loss = self._loss or SlotLost(f"pool {self.pool}: {message}")
+
+
+class LocalLease(HeldLease):
+    """A lease whose work runs in an event loop. Made and listened to there; see :class:`HeldLease`."""
+
+    def __init__(
+        self,
+        pool: str,
+        token: str,
+        *,
+        fence: int,
+        weight: int,
+        ttl_seconds: float,
+        deadline: float,
+        ticket: bytes = b"",
+    ) -> None:
+        super().__init__(
+            pool,
+            token,
+            fence=fence,
+            weight=weight,
+            ttl_seconds=ttl_seconds,
+            deadline=deadline,
+            ticket=ticket,
+        )
+        self._listeners: list[LostListener] = []
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._arm()
 
     @property
     def abandoned(self) -> bool:
@@ -75,11 +124,6 @@ class LocalLease:
         """Call it no more."""
         if listener in self._listeners:
             self._listeners.remove(listener)
-
-    def extend(self, deadline: float) -> None:
-        """Move the deadline; any thread. A lease whose deadline has passed stays lost."""
-        if not self.lost:
-            self.deadline = max(self.deadline, deadline)
 
     def lose(self, message: str) -> None:
         """Say that the lease is gone; any thread."""

@@ -20,7 +20,7 @@ from servicekit.logs import get_logger
 from servicekit.settings import AuthSettings
 from sluicegate.lease.v1 import lease_pb2 as wire
 from sluicegate.lease.v1 import lease_pb2_grpc
-from sluicegate_client.local_lease import LocalLease, local_deadline
+from sluicegate_client.local_lease import HeldLease, local_deadline
 
 RENEW_SHARE = 0.25
 CALL_SECONDS = 2.0
@@ -29,7 +29,7 @@ RELEASE_ATTEMPTS = 6
 
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 2.0
-_OPTIONS = (
+CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
@@ -49,7 +49,7 @@ class _Return:
 
 @dataclass(slots=True)
 class _Renewal:
-    lease: "weakref.ref[LocalLease]"
+    lease: "weakref.ref[HeldLease]"
     token: str
     failures: int = 0
 
@@ -73,7 +73,7 @@ class Renewer:
         self._closing = False
         self._thread: threading.Thread | None = None
 
-    def add(self, lease: LocalLease) -> None:
+    def add(self, lease: HeldLease) -> None:
         """Renew a lease every quarter of its ttl from now on."""
         renewal = _Renewal(weakref.ref(lease), lease.token)
         with self._changed:
@@ -116,7 +116,7 @@ class Renewer:
         self._changed.notify()
 
     def _run(self) -> None:
-        with grpc.insecure_channel(self._target, options=_OPTIONS) as channel:
+        with grpc.insecure_channel(self._target, options=CHANNEL_OPTIONS) as channel:
             stub = lease_pb2_grpc.LeaseServiceStub(channel)
             while self._round(stub):
                 pass
@@ -154,7 +154,7 @@ class Renewer:
         return taken
 
     def _send_renewals(self, stub: Any, items: "Iterable[_Renewal | _Return]") -> "Iterator[tuple[Any, Any]]":
-        pools: dict[str, list[tuple[_Renewal, LocalLease]]] = {}
+        pools: dict[str, list[tuple[_Renewal, HeldLease]]] = {}
         for item in items:
             if not isinstance(item, _Renewal):
                 continue
@@ -168,11 +168,14 @@ class Renewer:
                 yield self._send_renewal(stub, pool, some)
 
     def _send_renewal(
-        self, stub: Any, pool: str, renewals: "Sequence[tuple[_Renewal, LocalLease]]"
+        self, stub: Any, pool: str, renewals: "Sequence[tuple[_Renewal, HeldLease]]"
     ) -> tuple[Any, Any]:
         request = wire.RenewRequest(
             pool=pool,
-            items=[wire.RenewItem(token=lease.token, weight=lease.weight) for _, lease in renewals],
+            items=[
+                wire.RenewItem(token=lease.token, weight=lease.weight, ticket=lease.ticket)
+                for _, lease in renewals
+            ],
         )
         sent_at = time.monotonic()
         patience = min(CALL_SECONDS, min(lease.ttl_seconds for _, lease in renewals) * RENEW_SHARE)
@@ -180,7 +183,7 @@ class Renewer:
         return call, lambda call: self._settle_renewal(call, renewals, sent_at)
 
     def _settle_renewal(
-        self, call: Any, renewals: "Sequence[tuple[_Renewal, LocalLease]]", sent_at: float
+        self, call: Any, renewals: "Sequence[tuple[_Renewal, HeldLease]]", sent_at: float
     ) -> None:
         try:
             results = call.result().results
@@ -195,11 +198,12 @@ class Renewer:
                 lease.lose("the lease had ended when it was to be renewed")
                 continue
             renewal.failures = 0
+            lease.ticket = result.ticket or lease.ticket
             lease.extend(local_deadline(sent_at, result.remaining_ms, lease.ttl_seconds))
             with self._changed:
                 self._push(sent_at + lease.ttl_seconds * RENEW_SHARE, renewal)
 
-    def _again(self, renewal: _Renewal, lease: LocalLease) -> None:
+    def _again(self, renewal: _Renewal, lease: HeldLease) -> None:
         pause = min(_pause(renewal.failures), lease.ttl_seconds * RENEW_SHARE / 2)
         renewal.failures += 1
         with self._changed:

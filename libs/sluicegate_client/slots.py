@@ -15,13 +15,14 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
+from servicekit import call_metadata
 from servicekit.errors import Reason, ServiceError
 from servicekit.grpc_client import Channel
 from servicekit.ids import new_token
 from servicekit.settings import AuthSettings
 from sluicegate.lease.v1 import lease_pb2 as wire
 from sluicegate.lease.v1 import lease_pb2_grpc
-from sluicegate_client.local_lease import LocalLease, SlotLost, WorkGuard, local_deadline
+from sluicegate_client.local_lease import HeldLease, LocalLease, SlotLost, WorkGuard, local_deadline
 from sluicegate_client.slot_renewal import Renewer
 from sluicegate_client.weighted_lease import Unit, WeightedLease
 
@@ -51,7 +52,7 @@ def current_lease() -> LocalLease | None:
     return None if reference is None else reference()
 
 
-def slot_metadata(lease: LocalLease) -> tuple[tuple[str, str], ...]:
+def slot_metadata(lease: HeldLease) -> tuple[tuple[str, str], ...]:
     """Return what tells a called service under which lease a call is made."""
     return ((POOL_KEY, lease.pool), (TOKEN_KEY, lease.token), (FENCE_KEY, str(lease.fence)))
 
@@ -97,6 +98,7 @@ class Slots:
         owner: str | None = None,
         job: str = "",
         wait: timedelta | None = None,
+        attach: bool = False,
     ) -> "Hold":
         """Return a context manager that holds a lease while its block runs.
 
@@ -111,8 +113,20 @@ class Slots:
             owner: by default this process's name.
             job: what for; shown to operators.
             wait: how long to wait for a free slot, with pauses of 200 ms to 2 s; None: not at all.
+            attach: put pool, token and fence into the metadata of every call that the block makes over a
+                `servicekit.grpc_client.Channel`, so that whoever it calls can refuse an older holder.
         """
-        return Hold(self, pool, scopes, weight=weight, ttl=ttl, owner=owner or self.owner, job=job, wait=wait)
+        return Hold(
+            self,
+            pool,
+            scopes,
+            weight=weight,
+            ttl=ttl,
+            owner=owner or self.owner,
+            job=job,
+            wait=wait,
+            attach=attach,
+        )
 
     def weighted(
         self,
@@ -147,7 +161,7 @@ class Slots:
             token=token,
             scopes=scopes,
             weight=weight,
-            ttl_ms=_milliseconds(ttl),
+            ttl_ms=milliseconds(ttl),
             owner=owner or self.owner,
             job=job,
         )
@@ -185,6 +199,7 @@ class Slots:
             weight=granted.weight,
             ttl_seconds=ttl_seconds,
             deadline=local_deadline(sent_at, granted.remaining_ms, ttl_seconds),
+            ticket=granted.ticket,
         )
         if lease.lost:
             lease.close()
@@ -217,11 +232,14 @@ class Hold:
         owner: str,
         job: str,
         wait: timedelta | None,
+        attach: bool = False,
     ) -> None:
         self._slots = slots
         self._pool = pool
         self._shape = {"scopes": scopes, "weight": weight, "ttl": ttl, "owner": owner, "job": job}
         self._wait = wait
+        self._attach = attach
+        self._metadata: Token[call_metadata.Pairs] | None = None
         self._lease: LocalLease | None = None
         self._guard: WorkGuard | None = None
         self._mark: Token[weakref.ref[LocalLease] | None] | None = None
@@ -252,6 +270,8 @@ class Hold:
         self._lease = await self._acquire()
         self._guard = WorkGuard(self._lease)
         self._mark = _current.set(weakref.ref(self._lease))
+        if self._attach:
+            self._metadata = call_metadata.add(slot_metadata(self._lease))
         self._guard.enter()
         return self
 
@@ -261,6 +281,8 @@ class Hold:
         lease, guard = self.lease, self._guard
         if self._mark is not None:
             _current.reset(self._mark)
+        if self._metadata is not None:
+            call_metadata.undo(self._metadata)
         try:
             if guard is not None:
                 guard.leave(kind, error, trace)
@@ -286,7 +308,8 @@ def half_window(longest: float) -> float:
     return random.uniform(longest / 2, longest)  # noqa: S311 - spreads load, hides nothing
 
 
-def _milliseconds(ttl: timedelta) -> int:
+def milliseconds(ttl: timedelta) -> int:
+    """Return a ttl as the wire wants it; raises ValueError for one under 200 ms."""
     if ttl < _SHORTEST_TTL:
         raise ValueError(f"a ttl is at least {_SHORTEST_TTL / timedelta(milliseconds=1):.0f} ms")
     return int(ttl / timedelta(milliseconds=1))

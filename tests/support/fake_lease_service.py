@@ -22,6 +22,7 @@ class FakeLeaseService(lease_pb2_grpc.LeaseServiceServicer):
         self.held: dict[str, int] = {}
         self.acquired: list[str] = []
         self.renewed: list[str] = []
+        self.tickets: list[bytes] = []
         self.released: list[str] = []
         self.lost: set[str] = set()
         self.hang_renew = False
@@ -44,7 +45,11 @@ class FakeLeaseService(lease_pb2_grpc.LeaseServiceServicer):
         if self.late_grant is not None:
             await self.late_grant.wait()
         lease = wire.Lease(
-            token=request.token, fence=len(self.acquired), remaining_ms=request.ttl_ms, weight=request.weight
+            token=request.token,
+            fence=len(self.acquired),
+            remaining_ms=request.ttl_ms,
+            weight=request.weight,
+            ticket=b"granted",
         )
         return wire.AcquireResponse(lease=lease)
 
@@ -68,6 +73,7 @@ class FakeLeaseService(lease_pb2_grpc.LeaseServiceServicer):
         return wire.RenewResponse(results=[self._renew(item) for item in request.items])
 
     def _renew(self, item: Any) -> Any:
+        self.tickets.append(item.ticket)
         if item.token in self.lost or item.token not in self.held:
             self.held.pop(item.token, None)
             return wire.RenewResult(token=item.token, outcome=wire.RENEW_OUTCOME_LOST)
@@ -78,6 +84,7 @@ class FakeLeaseService(lease_pb2_grpc.LeaseServiceServicer):
             outcome=wire.RENEW_OUTCOME_OK,
             remaining_ms=self.ttl_ms,
             weight=self.held[item.token],
+            ticket=b"renewed %d" % len(self.tickets),
         )
 
     async def Release(self, request: Any, context: Any) -> Any:  # noqa: N802
