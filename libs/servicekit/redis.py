@@ -125,6 +125,11 @@ class Redis:
         return Script(package, name, self)
 
     @property
+    def is_cluster(self) -> bool:
+        """Whether keys live on several servers."""
+        return self._cluster is not None
+
+    @property
     def address(self) -> str:
         """Where the server is, for messages: no user, no password."""
         url = urlsplit(self._settings.url.get_secret_value())

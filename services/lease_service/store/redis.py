@@ -1,6 +1,5 @@
 """Leases in Redis: every operation is one script; see ``lua/``."""
 
-import re
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -28,10 +27,10 @@ from lease_service.domain.model import (
 from lease_service.domain.tickets import KEY_BYTES, Ticket, Tickets
 from lease_service.store.keys import PROBE_POOL, audit_key, pool_keys, wake_channel
 from lease_service.store.redis_scripts import ScriptRunner, load_script, unconfirmed
+from lease_service.store.server_watch import ServerWatch
 from servicekit.errors import Reason, ServiceError
 from servicekit.ids import new_token
-from servicekit.redis import NO_EVICTION, Redis
-from servicekit.redis_wire import Wire
+from servicekit.redis import Redis
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TOMBSTONES_PER_CALL = 1000
@@ -57,6 +56,7 @@ class RedisSlots:
         self._server = server
         self._tickets = tickets or Tickets(secrets.token_bytes(KEY_BYTES))
         self._runner = ScriptRunner(server, confirm_within=confirm_within)
+        self._watch = ServerWatch(server)
         self._unfit = ""
         self._acquire = load_script("acquire")
         self._renew = load_script("renew")
@@ -91,7 +91,7 @@ class RedisSlots:
     async def health_check(self) -> bool:
         """Run a script that writes, and look at the eviction policy; False stops new grants until it is right again."""
         await self._runner.run(self._probe, keys=pool_keys(PROBE_POOL), arguments=[])
-        self._unfit = _problem_of(await self._eviction_policy(), self._server.address)
+        self._unfit = await self._watch.problem()
         return not self._unfit
 
     async def acquire(
@@ -257,14 +257,11 @@ class RedisSlots:
         share = min(rule.share_of(wait.tenant) for rule in rules)
         most = min(rule.max_waiting for rule in rules)
         most_of_tenant = min(rule.max_waiting_per_tenant for rule in rules)
-        return f"{wait.wait_ms} {wait.priority} {share} 1 {most} {most_of_tenant} {wait.place}"
+        exact = int(not self._server.is_cluster)  # a node of a cluster counts its own listeners alone
+        return f"{wait.wait_ms} {wait.priority} {share} {exact} {most} {most_of_tenant} {wait.place}"
 
     async def _run(self, script: Any, pool: str, arguments: Sequence[str | int | bytes]) -> Any:
         return await self._runner.run(script, keys=pool_keys(pool), arguments=arguments)
-
-    async def _eviction_policy(self) -> str | None:
-        policies = [await _eviction_policy(wire) for wire in await self._server.wires()]
-        return next((policy for policy in policies if policy != NO_EVICTION), None)
 
 
 def _granted(answer: Sequence[Any]) -> bool:
@@ -274,22 +271,6 @@ def _granted(answer: Sequence[Any]) -> bool:
 def pack_policy(policy: Policy) -> str:
     """Write a policy as the scripts read it."""
     return f"{policy.version} {policy.capacity} {policy.max_lifetime_ms} {int(policy.paused)}"
-
-
-async def _eviction_policy(wire: Wire) -> str:
-    answer = await wire.submit(("INFO", "memory"))
-    text = answer.decode() if isinstance(answer, bytes) else str(answer)
-    found = re.search(r"maxmemory_policy:(\S+)", text)
-    return found[1] if found else NO_EVICTION
-
-
-def _problem_of(eviction_policy: str | None, address: str) -> str:
-    if eviction_policy in (None, NO_EVICTION):
-        return ""
-    return (
-        f"Redis at {address} may evict leases (maxmemory-policy is {eviction_policy}): "
-        "set maxmemory-policy to noeviction; no slot is granted until then"
-    )
 
 
 def _rows(values: Sequence[Any], width: int) -> list[tuple[Any, ...]]:
