@@ -19,7 +19,10 @@ import asyncpg
 from servicekit.nsq.admin import NsqAdmin
 from servicekit.settings import NsqSettings
 
-READY_SECONDS = 120.0
+FLEET = ("--cards", "60", "--poll-interval", "3")
+"""Options of a small fleet that is polled often."""
+
+READY_SECONDS = 240.0
 STOP_SECONDS = 120.0
 _POLL_SECONDS = 0.1
 _STATE = "state.json"
@@ -90,7 +93,7 @@ class System:
 
     def start(self) -> None:
         """Start and wait until everything serves."""
-        before = self.output.count("web console")
+        before = self.output.count("logs:")
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
                 [
