@@ -32,11 +32,11 @@ from ingest_service.domain.observations import Observation
 from ingest_service.domain.settling import Settler
 from ingest_service.domain.state import Changes
 from ingest_service.publisher import Aftermath, batch_scope
-from ingest_service.store.applying import PostgresApplyStore
-from ingest_service.store.fleet import PostgresFleetStore
-from ingest_service.store.parking import ParkingStore
+from ingest_service.store.postgres_apply import PostgresApplyStore
+from ingest_service.store.postgres_fleet import PostgresFleetStore
+from ingest_service.store.postgres_parking import ParkingStore
+from ingest_service.store.postgres_session import prepare_session
 from ingest_service.store.redis import Caches
-from ingest_service.store.session import prepare_session
 from servicekit.breaker import Breaker
 from servicekit.clock import SystemClock
 from servicekit.grpc_client import Channel

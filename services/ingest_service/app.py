@@ -15,12 +15,12 @@ from ingest_service.loops.retry_ladder import RetryLadder
 from ingest_service.publisher import Aftermath, Outgoing, batch_scope
 from ingest_service.servicer import IngestServicer
 from ingest_service.settings import Settings
-from ingest_service.store.applying import PostgresApplyStore
-from ingest_service.store.fleet import PostgresFleetStore
-from ingest_service.store.parking import ParkingStore
+from ingest_service.store.postgres_apply import PostgresApplyStore
+from ingest_service.store.postgres_fleet import PostgresFleetStore
+from ingest_service.store.postgres_parking import ParkingStore
+from ingest_service.store.postgres_session import prepare_session
+from ingest_service.store.postgres_upkeep import OutboxStore, PartitionStore
 from ingest_service.store.redis import Caches
-from ingest_service.store.session import prepare_session
-from ingest_service.store.upkeep import OutboxStore, PartitionStore
 from servicekit.breaker import Breaker
 from servicekit.clock import SystemClock
 from servicekit.grpc_client import Channel

@@ -3,8 +3,6 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from redis.exceptions import RedisError
-
 from ingest_service.domain.applying import Deferred
 from ingest_service.domain.lanes import Lanes
 from ingest_service.domain.observations import Kind, Observation, Outcome, Result
@@ -107,7 +105,8 @@ class IngestConsumer:
         except ServiceError as error:
             await self._refuse(message, error)
             return
-        if message.attempts > 1 and await self._settled_before(decoded):
+        if message.attempts > 1 and await self._caches.known([decoded.observation_id]):
+            # The mark is written after the collection record is safe.
             await self._finish(message, "settled before")
             return
         answer = await self._lanes.apply(observation_of(decoded), hold=True)
@@ -126,13 +125,6 @@ class IngestConsumer:
         counter(Metric.QUARANTINED).labels(origin="ingest", reason="undecodable").inc()
         _log.error("observation quarantined", reason=error.message)
         await self._finish(message, "undecodable")
-
-    async def _settled_before(self, message: ObservationMessage) -> bool:
-        """Tell whether the mark of this observation is there: it is written after the collection record is safe."""
-        try:
-            return bool(await self._caches.known([message.observation_id]))
-        except (RedisError, OSError):
-            return False
 
     async def _insist(self, write: Callable[[], Awaitable[_T]]) -> _T:
         """Write something that must not be lost, however long the database is away."""

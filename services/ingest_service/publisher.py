@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 from prometheus_client import Counter, Histogram
-from redis.exceptions import RedisError
 
 from ingest_service.clients import CollectionClient
 from ingest_service.domain.observations import Observation, Outcome, Result
@@ -85,7 +84,7 @@ class Aftermath:
         facts = [_facts(changes.cards[card_id]) for card_id in changes.facts]
         try:
             await self._caches.write(done=done, facts=facts)
-        except (RedisError, OSError) as error:
+        except ServiceError as error:
             _log.warning("marks and card facts were not written", problem=describe(error))
 
 

@@ -17,8 +17,8 @@ from ingest_service.domain.lanes import Lanes
 from ingest_service.domain.observations import Outcome, Result
 from ingest_service.domain.settling import Settler
 from ingest_service.publisher import Outgoing
-from ingest_service.store.fleet import PostgresFleetStore
-from ingest_service.store.parking import ParkingStore
+from ingest_service.store.postgres_fleet import PostgresFleetStore
+from ingest_service.store.postgres_parking import ParkingStore
 from servicekit.clock import Clock
 from servicekit.errors import Reason, ServiceError, invalid_field
 from servicekit.ids import uuid7_time
@@ -137,7 +137,8 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
             try:
                 good.append(replace(_message(item), published_at=now))
             except ServiceError as error:
-                refused.append(_refused_observation(index, item, error))
+                problem = {"index": index, "observation_id": item.observation_id, "message": error.message}
+                refused.append(ingest_pb2.RefusedObservation(**problem))
         await self._outgoing.publish_observations(good)
         return ingest_pb2.SubmitResponse(accepted_count=len(good), refused=refused)
 
@@ -148,8 +149,8 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
         del context
         observation_id = _observation_id(request.observation_id)
         collected_at, known = await self._collected(observation_id)
-        row = await self._parking.explain(observation_id)
-        found = _whereabouts(row, collected_at=collected_at, collection_known=known)
+        found = await self._parking.explain(observation_id)
+        found = replace(found, collected_at=collected_at, collection_known=known)
         if not found.is_known:
             raise ServiceError(Reason.NOT_FOUND, f"nothing is known of observation {observation_id}")
         return _explained(observation_id, found)
@@ -298,14 +299,6 @@ def _apply_result(result: Result) -> ingest_pb2.ApplyResult:
     )
 
 
-def _refused_observation(
-    index: int, item: ingest_pb2.Observation, error: ServiceError
-) -> ingest_pb2.RefusedObservation:
-    return ingest_pb2.RefusedObservation(
-        index=index, observation_id=item.observation_id, message=error.message
-    )
-
-
 def _account(account: ingest_pb2.Account) -> Account:
     return Account(
         account_id=account.account_id,
@@ -363,22 +356,6 @@ def _shown_card(card: Card) -> ingest_pb2.Card:
         applied_count=card.applied_count,
         observed_at=card.observed_at,
         updated_at=card.updated_at,
-    )
-
-
-def _whereabouts(
-    row: dict[str, Any], *, collected_at: datetime | None, collection_known: bool
-) -> Whereabouts:
-    return Whereabouts(
-        card_id=row["card_id"] or row["quarantine_card_id"] or "",
-        outcome=row["outcome"] or "",
-        applied_at=row["applied_at"],
-        increment_bytes=row["increment_bytes"] or 0,
-        quarantine_reason=row["quarantine_reason"] or "",
-        retry_at=row["retry_at"],
-        events=row["events"] or (),
-        collected_at=collected_at,
-        collection_known=collection_known,
     )
 
 

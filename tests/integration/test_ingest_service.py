@@ -229,7 +229,7 @@ async def test_unknown_card_is_finished_with_a_warning_and_its_record_is_kept(be
     batch = messages(1, card_id="nobody")
     await publish(bench, batch)
     await all_collected(bench, batch)
-    assert bench.process.events("warning") == ["observation not applied"]
+    await eventually(lambda: bench.process.events("warning") == ["observation not applied"])
     assert await bench.value("SELECT count(*) FROM ingest_inbox") == 0
 
 

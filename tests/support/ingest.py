@@ -7,8 +7,8 @@ from typing import Any
 
 from ingest_service.domain.fleet import Account, Card
 from ingest_service.domain.observations import Kind, Observation
-from ingest_service.store.fleet import PostgresFleetStore
-from ingest_service.store.session import prepare_session
+from ingest_service.store.postgres_fleet import PostgresFleetStore
+from ingest_service.store.postgres_session import prepare_session
 from servicekit.clock import SystemClock
 from servicekit.ids import uuid7
 from servicekit.postgres import Postgres

@@ -150,6 +150,9 @@ class Lanes:
             for job in jobs:
                 job.answer.cancel()
             raise
+        except Exception as error:  # noqa: BLE001 - the lane's shell: a bug costs this batch, never the lane
+            for job in jobs:
+                _fail(job, error)
 
     async def _attempt(self, number: int, jobs: list[_Job]) -> list[_Job]:
         """Apply a batch once, answer what can be answered and return what waits."""
@@ -190,8 +193,12 @@ def _answer(job: _Job, answer: Answer) -> None:
 
 
 def _refuse(job: _Job, error: Exception) -> None:
+    _fail(job, error if isinstance(error, ServiceError) else _away())
+
+
+def _fail(job: _Job, error: Exception) -> None:
     if not job.answer.done():
-        job.answer.set_exception(error if isinstance(error, ServiceError) else _away())
+        job.answer.set_exception(error)
 
 
 def _away() -> ServiceError:

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from ingest_service.publisher import Outgoing
-from ingest_service.store.upkeep import OutboxStore
+from ingest_service.store.postgres_upkeep import OutboxStore
 from servicekit.clock import Clock
 
 _MOST_DELETED = 1_000

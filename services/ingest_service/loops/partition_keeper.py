@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from ingest_service.store.upkeep import PartitionStore
+from ingest_service.store.postgres_upkeep import PartitionStore
 from servicekit.clock import Clock
 from servicekit.logs import get_logger
 

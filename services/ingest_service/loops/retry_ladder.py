@@ -10,7 +10,7 @@ from ingest_service.domain.ladder import LOUD_FROM_ATTEMPT, QUARANTINE_COPY_AT_A
 from ingest_service.domain.lanes import Lanes
 from ingest_service.domain.observations import Observation
 from ingest_service.domain.settling import Settler
-from ingest_service.store.parking import ParkingStore, Waiting
+from ingest_service.store.postgres_parking import ParkingStore, Waiting
 from servicekit.clock import Clock
 from servicekit.errors import ServiceError
 from servicekit.logs import get_logger

@@ -12,6 +12,8 @@ from ingest_service.store import keys
 from servicekit.errors import Reason, ServiceError
 from servicekit.redis import Redis, Script
 
+_AWAY = (RedisError, OSError, EOFError, RuntimeError)
+"""What a lost connection looks like; uvloop raises RuntimeError when a transport is closed under a write."""
 _DONE_LIFETIME = timedelta(hours=48)
 _FACTS_LIFETIME = timedelta(days=7)
 
@@ -39,15 +41,16 @@ class Caches:
     async def write(self, *, done: Sequence[UUID], facts: Sequence[CardFacts]) -> None:
         """Mark observations as applied and write card facts through, in one round trip.
 
-        Blocks at most for the socket timeout. Raises what the driver raises.
+        Blocks at most for the socket timeout. Raises ServiceError DEPENDENCY_AWAY.
         """
         if not done and not facts:
             return
         try:
-            await self._write(done, facts)
-        except NoScriptError:
-            await self._write_facts.load()
-            await self._write(done, facts)
+            await self._write_loaded(done, facts)
+        except _AWAY as error:
+            raise ServiceError(
+                Reason.DEPENDENCY_AWAY, "stored, but Redis is away: polls may see old facts; save again"
+            ) from error
 
     async def write_cards(self, cards: Sequence[Card]) -> None:
         """Write the facts of cards; raises ServiceError DEPENDENCY_AWAY when Redis is away."""
@@ -63,17 +66,22 @@ class Caches:
             )
             for card in cards
         ]
-        try:
-            await self.write(done=(), facts=facts)
-        except (RedisError, OSError) as error:
-            raise ServiceError(
-                Reason.DEPENDENCY_AWAY, "stored, but Redis is away: polls may see old facts; save again"
-            ) from error
+        await self.write(done=(), facts=facts)
 
     async def known(self, observation_ids: Sequence[UUID]) -> set[UUID]:
-        """Return which of these are marked as applied. Raises what the driver raises."""
-        values = await self._redis.client.mget([keys.done_mark(item) for item in observation_ids])
+        """Return which of these are marked as applied; none while Redis is away."""
+        try:
+            values = await self._redis.client.mget([keys.done_mark(item) for item in observation_ids])
+        except _AWAY:
+            return set()
         return {item for item, value in zip(observation_ids, values, strict=True) if value is not None}
+
+    async def _write_loaded(self, done: Sequence[UUID], facts: Sequence[CardFacts]) -> None:
+        try:
+            await self._write(done, facts)
+        except NoScriptError:
+            await self._write_facts.load()
+            await self._write(done, facts)
 
     async def _write(self, done: Sequence[UUID], facts: Sequence[CardFacts]) -> None:
         async with self._redis.client.pipeline(transaction=False) as pipeline:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ingest_service.domain.applying import Applier, Held
 from ingest_service.domain.deciding import Window
 from ingest_service.domain.observations import Kind, Observation, Result, in_order
-from ingest_service.store.applying import PostgresApplyStore
+from ingest_service.store.postgres_apply import PostgresApplyStore
 from servicekit.ids import uuid7
 from servicekit.postgres import Postgres
 from tests.support.ingest import FixedClock, account, card, make_partitions, opened, save_fleet

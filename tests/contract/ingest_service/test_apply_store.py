@@ -12,8 +12,8 @@ import pytest
 from ingest_service.domain.applying import Applier, Deferred, FailureKind, Held, StoreError, Verdict
 from ingest_service.domain.deciding import Window
 from ingest_service.domain.observations import Observation, Outcome, Result
-from ingest_service.store.applying import PostgresApplyStore
-from ingest_service.store.upkeep import PartitionStore
+from ingest_service.store.postgres_apply import PostgresApplyStore
+from ingest_service.store.postgres_upkeep import PartitionStore
 from servicekit.ids import uuid7
 from servicekit.postgres import Postgres, load_sql
 from tests.support.ingest import (

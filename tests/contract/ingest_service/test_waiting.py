@@ -16,9 +16,9 @@ from ingest_service.domain.observations import Observation
 from ingest_service.domain.settling import Settler
 from ingest_service.loops.outbox_relay import OutboxRelay
 from ingest_service.loops.retry_ladder import RetryLadder
-from ingest_service.store.applying import PostgresApplyStore
-from ingest_service.store.parking import ParkingStore
-from ingest_service.store.upkeep import OutboxStore
+from ingest_service.store.postgres_apply import PostgresApplyStore
+from ingest_service.store.postgres_parking import ParkingStore
+from ingest_service.store.postgres_upkeep import OutboxStore
 from servicekit.errors import Reason, ServiceError
 from servicekit.ids import uuid7
 from servicekit.postgres import Postgres

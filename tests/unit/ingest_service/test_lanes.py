@@ -251,3 +251,14 @@ async def test_an_abandoned_caller_costs_nobody_else(bench: Bench) -> None:
     bench.store.open.set()
     assert isinstance(await first, Result)
     assert bench.lanes.unanswered == 0
+
+
+async def test_a_bug_costs_its_batch_and_never_the_lane(bench: Bench) -> None:
+    def bug(_batch: Sequence[Observation]) -> StoreError | None:
+        raise KeyError("bug")
+
+    bench.store.fail = bug
+    with pytest.raises(KeyError):
+        await bench.lanes.apply(observation(NOW), hold=True)
+    bench.store.fail = lambda _batch: None
+    assert isinstance(await bench.lanes.apply(observation(NOW), hold=True), Result)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from ingest_service.domain.explaining import Whereabouts
 from servicekit.ids import uuid7_time
 from servicekit.postgres import Postgres, load_sql
 
@@ -119,12 +120,22 @@ class ParkingStore:
             parked_major,
         )
 
-    async def explain(self, observation_id: UUID) -> dict[str, Any]:
+    async def explain(self, observation_id: UUID) -> Whereabouts:
         """Return what the inbox, the quarantine, the retries and the outbox know of an observation."""
         row = await self._postgres.pool.fetchrow(
             _sql("explain_observation"), observation_id, uuid7_time(observation_id)
         )
-        return {} if row is None else dict(row)
+        if row is None:
+            return Whereabouts()
+        return Whereabouts(
+            card_id=row["card_id"] or row["quarantine_card_id"] or "",
+            outcome=row["outcome"] or "",
+            applied_at=row["applied_at"],
+            increment_bytes=row["increment_bytes"] or 0,
+            quarantine_reason=row["quarantine_reason"] or "",
+            retry_at=row["retry_at"],
+            events=row["events"] or (),
+        )
 
 
 def _sql(name: str) -> str:
