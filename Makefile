@@ -27,7 +27,7 @@ demo: $(VENV)/.up ## Run everything, print what a newcomer wants to try, and sto
 	@exec $(BIN)/sluicegate up --for 60 $(UP_ARGS)
 
 test: $(VENV)/.dev check ## Run the checks and all test layers on real engines
-	$(BIN)/python -m pytest tests $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 unit: $(VENV)/.dev ## Run the unit tests alone
 	$(BIN)/python -m pytest tests/unit -q $(PYTEST_ARGS)

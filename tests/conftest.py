@@ -1,5 +1,7 @@
 """Fixtures that every test may ask for, and the summary's line about missing engines."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.engines import (
@@ -28,6 +30,18 @@ __all__ = [
     "redis_url",
     "valkey_server",
 ]
+
+
+SLOWEST_FIRST = ("system", "integration", "contract", "rpc")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the layers whose files take longest, so that two workers end at about the same time."""
+    items.sort(key=lambda item: _rank(item.path.relative_to(Path(__file__).parent).parts[0]))
+
+
+def _rank(layer: str) -> int:
+    return SLOWEST_FIRST.index(layer) if layer in SLOWEST_FIRST else len(SLOWEST_FIRST)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
