@@ -100,12 +100,14 @@ def test_a_task_can_be_cancelled(system: System) -> None:
     ended.assert_clear(1, "cancelled")
 
 
-async def test_an_export_holds_every_record_once(system: System) -> None:
-    ended = system.command("export", "--account", "mesa", "--json", within=90)
+async def test_an_export_holds_every_record_once(system: System, tmp_path: Path) -> None:
+    copy = tmp_path / "mesa.csv"
+    ended = system.command("export", "--account", "mesa", "--json", "--output", str(copy), within=90)
     assert ended.code == 0, ended.err
     task = json.loads(ended.out.splitlines()[-1])
     result = json.loads(task["result_json"])
     lines = (system.data_dir / "files" / result["object_key"]).read_text().splitlines()
+    assert copy.read_text().splitlines() == lines
     assert len(lines) == result["row_count"] + 1 > 1
     assert len(set(lines)) == len(lines)
 

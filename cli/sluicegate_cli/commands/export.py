@@ -1,17 +1,20 @@
 """`sluicegate export`: collection records of an account as a CSV file."""
 
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from servicekit.ids import uuid7
 from sluicegate.task.v1 import task_pb2
+from sluicegate_cli.addresses import find
 from sluicegate_cli.clients import Clients, ask
 from sluicegate_cli.instants import parse_time
 from sluicegate_cli.outcome import CommandError, ExitCode
-from sluicegate_cli.output import JsonFlag, plain, print_fields
+from sluicegate_cli.output import JsonFlag, note, plain, print_fields
 from sluicegate_cli.task_following import follow
 
 _CHANNEL = "export-small"
@@ -30,6 +33,7 @@ def export(
     until: Annotated[str, typer.Option(help="End, exclusive, with a zone; default: now.")] = "",
     export_id: Annotated[str, typer.Option(help="Name of the result; the same name is written once.")] = "",
     channel: Annotated[str, typer.Option(help="Where it runs.")] = _CHANNEL,
+    output: Annotated[Path | None, typer.Option(help="Also copy the result to this file.")] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow it to its end.")] = True,
     as_json: JsonFlag = False,
 ) -> None:
@@ -50,12 +54,32 @@ def export(
 
     async def work(clients: Clients) -> int:
         task = (await clients.task.CreateTask(request)).task
-        if wait:
-            return await follow(clients, task.task_id, as_json=as_json)
-        print_fields(plain(task), as_json=as_json)
-        return ExitCode.OK
+        if not wait and output is None:
+            print_fields(plain(task), as_json=as_json)
+            return ExitCode.OK
+        code = await follow(clients, task.task_id, as_json=as_json)
+        if code == ExitCode.OK:
+            done = (await clients.task.GetTask(task_pb2.GetTaskRequest(task_id=task.task_id))).task
+            _hand_over(json.loads(done.result_json)["object_key"], output)
+        return code
 
     raise typer.Exit(ask(work))
+
+
+def _hand_over(object_key: str, output: Path | None) -> None:
+    """Copy the published object, or say where it is; only a store in a folder of this machine can be reached."""
+    state = find().state
+    published = Path(state.exports) / object_key if state and state.exports else None
+    if output is None:
+        note(f"file: {published or object_key}")
+    elif published is None:
+        raise CommandError(f"the export store is not on this machine; the result is its object {object_key}")
+    else:
+        try:
+            shutil.copyfile(published, output)
+        except OSError as error:
+            raise CommandError(f"can't copy {published} to {output}: {error.strerror}") from error
+        note(f"file: {output}")
 
 
 def _instant(text: str, default: datetime, option: str) -> str:
