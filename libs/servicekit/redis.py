@@ -61,7 +61,11 @@ class Redis:
         """
         try:
             await self.health_check()
-        except (redis.exceptions.AuthenticationError, redis.exceptions.AuthorizationError) as error:
+        except (
+            redis.exceptions.AuthenticationError,
+            redis.exceptions.AuthorizationError,
+            redis.exceptions.ReadOnlyError,
+        ) as error:
             raise self._refused(error) from error
         except (redis.exceptions.RedisError, OSError) as error:
             if not is_away(error):

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from devengines.valkey import ValkeyProcess
 from lease_service.domain.model import Claim, Policy, PoolPolicies, Wait
-from lease_service.store.keys import pool_keys
+from lease_service.store.keys import PROBE_POOL, pool_keys
 from lease_service.store.redis import RedisSlots
 from lease_service.store.redis_scripts import load_script
 from servicekit.ids import new_token
@@ -117,13 +117,16 @@ class RedisClock:
     async def advance(self, milliseconds: int) -> None:
         self.now_ms += milliseconds
         seconds, rest = divmod(self.now_ms, 1000)
-        await self._server.client.hset(self.KEY, mapping={"s": seconds, "us": rest * 1000})
+        for pool in (POOL, PROBE_POOL):  # beside the pool's keys, on a cluster too
+            key = f"{self.KEY}{{{pool}}}"
+            await self._server.client.hset(key, mapping={"s": seconds, "us": rest * 1000})
 
 
 def load_timed_script(name: str) -> Script:
     """Load a script that reads the test's clock where it would read the engine's."""
     text = load_script(name).text
-    timed = text.replace("redis.call('TIME')", f"redis.call('HMGET', '{RedisClock.KEY}', 's', 'us')")
+    clock = f"redis.call('HMGET', '{RedisClock.KEY}' .. string.match(KEYS[1], '{{.*}}'), 's', 'us')"
+    timed = text.replace("redis.call('TIME')", clock)
     assert timed != text
     return Script.from_text(timed)
 

@@ -42,7 +42,7 @@ class ServerWatch:
     async def problem(self) -> str:
         """Return why no slot may be granted, or ""; raises what the driver raises.
 
-        A server that was demoted and promoted again kept its connections: scripts are told its new identity from here on.
+        A server that was demoted and promoted again kept its connections: scripts get its new identity from here on.
         """
         problem = ""
         for wire in await self._server.wires():

@@ -17,6 +17,7 @@ from tests.support.lease import (
     load_timed_script,
     socket_valkey,
 )
+from tests.support.redis_cluster import ClusterEngine, redis_cluster
 
 
 @pytest.fixture(scope="session")
@@ -26,9 +27,24 @@ def lease_valkey() -> Iterator[SocketValkey]:
         yield engine
 
 
+@pytest.fixture(scope="session")
+def lease_cluster() -> Iterator[ClusterEngine]:
+    made_or_skipped(program)
+    with redis_cluster() as engine:
+        yield engine
+
+
 @pytest.fixture
-async def server(lease_valkey: SocketValkey) -> AsyncIterator[Redis]:
-    async with connected(lease_valkey.url) as client:
+def topology(request: pytest.FixtureRequest) -> str:
+    """`single`, unless a test asks for `cluster` by an indirect parameter."""
+    chosen: str = getattr(request, "param", "single")
+    return chosen
+
+
+@pytest.fixture
+async def server(topology: str, request: pytest.FixtureRequest) -> AsyncIterator[Redis]:
+    engine = request.getfixturevalue("lease_cluster" if topology == "cluster" else "lease_valkey")
+    async with connected(engine.url) as client:
         yield client
 
 

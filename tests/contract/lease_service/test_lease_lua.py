@@ -8,6 +8,8 @@ from lease_service.store.redis import RedisSlots
 from servicekit.redis import Redis
 from tests.support.lease import POOL, RedisClock, claim_of, open_pool, policies_of, tokens, weights
 
+pytestmark = pytest.mark.parametrize("topology", ["single", "cluster"], indirect=True)
+
 
 async def outcomes(leases: RedisSlots, policies: PoolPolicies, count: int, **claim: int) -> list[Outcome]:
     result = await leases.acquire(claim_of(*policies.scopes, **claim), tokens(count), policies)
