@@ -1,13 +1,16 @@
 """Names of the Redis keys of a pool; spelled nowhere else."""
 
+from functools import lru_cache
+
 PROBE_POOL = "~probe"
 """No pool of a caller can have this name: its first character is not allowed in one."""
 
 
-def pool_keys(pool: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def pool_keys(pool: str) -> tuple[str, ...]:
     """Return the keys of a pool in the order in which every script expects them (see ``lua/prelude.lua``)."""
     root = f"slots:{{{pool}}}:"
-    return [root + letter for letter in "hlupxfaeqowdktg"]
+    return tuple(root + letter for letter in "hlupxfaeqowdktg")
 
 
 def audit_key(pool: str) -> str:

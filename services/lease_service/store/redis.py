@@ -25,6 +25,7 @@ from lease_service.domain.model import (
     Wait,
 )
 from lease_service.domain.tickets import KEY_BYTES, Ticket, Tickets
+from lease_service.store import slot_metrics
 from lease_service.store.keys import PROBE_POOL, audit_key, pool_keys, wake_channel
 from lease_service.store.redis_scripts import ScriptRunner, load_script, unconfirmed
 from lease_service.store.server_watch import ServerWatch
@@ -122,7 +123,8 @@ class RedisSlots:
             self._acquire, keys=pool_keys(claim.pool), arguments=[*arguments, *tokens], wrote=_granted
         )
         if not confirmed:
-            await self.release(claim.pool, tokens)
+            granted = zip(tokens, answer[5::5], strict=True)
+            await self.release(claim.pool, [token for token, code in granted if code == Outcome.GRANTED])
             raise unconfirmed()
         scope, used, capacity, retry_after, now = answer[:5]
         attempts = [
@@ -138,7 +140,9 @@ class RedisSlots:
                 tokens, _rows(answer[5:], 5), strict=True
             )
         ]
-        return AcquireResult(attempts, scope.decode(), used, capacity, retry_after)
+        result = AcquireResult(attempts, scope.decode(), used, capacity, retry_after)
+        slot_metrics.note_acquired(claim.pool, result)
+        return result
 
     async def renew(self, pool: str, items: Sequence[RenewItem]) -> list[RenewResult]:
         """Extend leases; one result per item, in order. One that the server has lost comes back with its ticket."""
@@ -150,6 +154,8 @@ class RedisSlots:
             restored = await self._bring_back(pool, [items[place] for place in forgotten])
             for place, result in zip(forgotten, restored, strict=True):
                 results[place] = result
+            slot_metrics.note_restored(pool, restored)
+        slot_metrics.note_renewed(pool, results)
         return results
 
     async def _bring_back(self, pool: str, items: Sequence[RenewItem]) -> list[RenewResult]:
@@ -184,10 +190,12 @@ class RedisSlots:
     async def release(self, pool: str, tokens: Sequence[str]) -> list[ReleaseResult]:
         """Give leases back; one result per token, in order."""
         answer = await self._run(self._release, pool, tokens)
-        return [
+        results = [
             ReleaseResult(token, freed=freed == 1, late=freed < 0, held_ms=held)
             for token, (freed, held) in zip(tokens, _rows(answer, 2), strict=True)
         ]
+        slot_metrics.note_released(pool, results)
+        return results
 
     async def force_release(self, pool: str, token: str, note: str) -> tuple[bool, int]:
         """Take a lease away; returns whether it was live, and the pool's fence afterwards."""
