@@ -74,6 +74,7 @@ class Engines:
 
     postgres_dsn: str = ""
     redis_url: str = ""
+    redis_keeps_leases: bool = False
     nsqd: str = ""
     nsqd_http: str = ""
     durable_broker: bool = True
@@ -130,6 +131,7 @@ async def _redis(engines: Engines, options: UpOptions) -> None:
     engines.own.append(server)
     server.start()
     engines.redis_url = server.url
+    engines.redis_keeps_leases = True  # one durable server without replicas
     engines.rows.append(Row("Valkey", f"127.0.0.1:{server.port}", f"embedded, pid {server.pid}"))
 
 

@@ -119,6 +119,7 @@ def _shared(options: UpOptions, engines: Engines, plan: Plan) -> dict[str, str]:
         "SLUICEGATE_NSQD_HTTP": engines.nsqd_http,
         "SLUICEGATE_SPAN_STORE": str(options.data_dir / "spans.sqlite"),
         "SLUICEGATE_LOG_JSON": "true",
+        "LEASE_SERVICE_SLOTS__RELEARN_AFTER_RESTART": str(not engines.redis_keeps_leases).lower(),
         **peers,
     }
 
