@@ -137,8 +137,9 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
             try:
                 good.append(replace(_message(item), published_at=now))
             except ServiceError as error:
-                problem = {"index": index, "observation_id": item.observation_id, "message": error.message}
-                refused.append(ingest_pb2.RefusedObservation(**problem))
+                named = ingest_pb2.RefusedObservation(index=index, observation_id=item.observation_id)
+                named.message = error.message
+                refused.append(named)
         await self._outgoing.publish_observations(good)
         return ingest_pb2.SubmitResponse(accepted_count=len(good), refused=refused)
 
