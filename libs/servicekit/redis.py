@@ -104,6 +104,18 @@ class Redis:
         await self._cluster.initialize()
         return [await self._pipe_of(node).wire() for node in self._cluster.get_primaries()]
 
+    def listener(self) -> redis.asyncio.Redis:
+        """Return a client of one connection, for a subscription; its owner closes it.
+
+        In a cluster it is connected to one node: what is published anywhere reaches every node.
+        """
+        if self._cluster is None:
+            return redis.asyncio.Redis(connection_pool=self._make_pool(self._settings.url.get_secret_value()))
+        node = self._cluster.get_random_node()
+        settings = {**node.connection_kwargs, "retry": Retry(NoBackoff(), 0)}
+        pool = redis.asyncio.ConnectionPool(connection_class=node.connection_class, **settings)
+        return redis.asyncio.Redis(connection_pool=pool)
+
     async def moved(self) -> None:
         """Look again which server owns which keys; after a MOVED answer."""
         if self._cluster is not None:

@@ -2,14 +2,19 @@
 
 from lease_service.domain.policy_cache import PolicyCache
 from lease_service.domain.pools import Pools
+from lease_service.domain.session import Sessions
 from lease_service.domain.slots import Slots
 from lease_service.domain.tickets import Tickets
+from lease_service.domain.waiting_room import WaitingRoom
 from lease_service.loops.audit_drain import AuditDrain
+from lease_service.loops.dispatcher import Dispatcher
 from lease_service.loops.reaper import Reaper
 from lease_service.servicer import LeaseServicer
 from lease_service.settings import Settings
+from lease_service.store.keys import EVERYBODY
 from lease_service.store.postgres import PostgresPolicies
 from lease_service.store.redis import RedisSlots
+from lease_service.store.redis_wake_ups import WakeUps
 from lease_service.store.server_identity import identify, trust
 from lease_service.store.ticket_key import TicketKey
 from servicekit.clock import SystemClock
@@ -35,7 +40,19 @@ def build(settings: Settings) -> App:
     policies = PostgresPolicies(database)
     cache = PolicyCache(policies.read, ttl=settings.slots.policy_ttl.total_seconds(), clock=clock)
     slots = Slots(leases, policies, cache)
-    pools = Pools(leases, policies, cache, push_failed=_push_failed)
+    waiting = WaitingRoom(slots)
+    sessions = Sessions()
+    dispatcher = Dispatcher(leases, waiting, cache, clock=clock)
+    dispatching = Loop("dispatcher", dispatcher.run_once, every=settings.slots.dispatch_every, clock=clock)
+
+    def on_token(pool: str, token: str, more: bool) -> None:  # noqa: FBT001 - a callback
+        waiting.call(pool, token)
+        sessions.look(pool, token)
+        if more:
+            dispatcher.look_soon(pool)
+            dispatching.wake()
+
+    pools = Pools(leases, policies, cache, push_failed=_push_failed, clock=clock)
     health = Health(clock=clock)
     health.add_check("redis", leases.health_check)
     health.add_check("postgres", database.health_check)
@@ -60,11 +77,20 @@ def build(settings: Settings) -> App:
             Loop("audit_drain", audit.run_once, every=limits.audit_every, clock=clock),
             Loop("reaper", reaper.run_once, every=limits.reap_every, clock=clock),
             slots,
+            WakeUps(server, [leases.channel, EVERYBODY], on_token=on_token, on_gap=waiting.call_all),
+            dispatching,
             GrpcServer(
                 settings,
-                [(lease_pb2_grpc.add_LeaseServiceServicer_to_server, LeaseServicer(slots, pools))],
+                [
+                    (
+                        lease_pb2_grpc.add_LeaseServiceServicer_to_server,
+                        LeaseServicer(slots, waiting, sessions, pools),
+                    )
+                ],
                 health,
             ),
+            waiting,
+            sessions,
         ],
         health=health,
     )

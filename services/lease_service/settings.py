@@ -16,6 +16,8 @@ class SlotSettings(Block):
 
     policy_ttl: Annotated[Duration, Field(le=2 * _SECOND)] = 2 * _SECOND
     reap_every: Annotated[Duration, Field(ge=timedelta(milliseconds=20), le=30 * _SECOND)] = _SECOND
+    dispatch_every: Annotated[Duration, Field(ge=timedelta(milliseconds=5), le=_SECOND)] = _SECOND / 20
+    """How often this process looks at its own clock for pools that are due; it asks Redis only about those."""
     recount_every: Annotated[Duration, Field(ge=_SECOND, le=timedelta(hours=1))] = 10 * _SECOND
     recount_most: Annotated[int, Field(ge=0, le=100_000)] = 20_000
     audit_every: Annotated[Duration, Field(ge=timedelta(milliseconds=20), le=timedelta(minutes=1))] = _SECOND

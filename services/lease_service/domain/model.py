@@ -24,6 +24,8 @@ class Outcome(IntEnum):
     RELEARNING = 8
     WAITING = 9
     BACKLOG_FULL = 10
+    WAIT_OVER = 11
+    """Waited in vain; no script says so."""
 
 
 class Renewal(IntEnum):
@@ -47,6 +49,7 @@ class AuditKind(StrEnum):
     EXPIRE = "expire"
     LAPSE = "lapse"
     FORCE = "force"
+    DRAIN = "drain"
     POLICY = "policy"
     PAUSE = "pause"
     RESUME = "resume"
@@ -167,6 +170,13 @@ class Policy:
     max_waiting_per_tenant: int = DEFAULT_MAX_WAITING
     shares: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def rules(self) -> "PolicyRules":
+        """What a change may change."""
+        return PolicyRules(
+            self.capacity, self.max_lifetime_ms, self.max_waiting, self.max_waiting_per_tenant, self.shares
+        )
+
     def share_of(self, tenant: str) -> int:
         """Return a tenant's weight in the queue."""
         return self.shares.get(tenant, DEFAULT_SHARE)
@@ -181,9 +191,25 @@ class PoolPolicies:
     longest_ttl_ms: int = DEFAULT_TTL_MS
 
 
+@dataclass(frozen=True, slots=True)
+class PolicyRules:
+    """The part of a policy that operators choose."""
+
+    capacity: int
+    max_lifetime_ms: int
+    max_waiting: int = DEFAULT_MAX_WAITING
+    max_waiting_per_tenant: int = DEFAULT_MAX_WAITING
+    shares: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChange:
-    """A new capacity of one scope; ``expected_version`` 0 overwrites whatever is stored."""
+    """A new capacity of one scope; ``expected_version`` 0 overwrites whatever is stored.
+
+    Attributes:
+        max_waiting: None keeps what is stored, likewise ``max_waiting_per_tenant``.
+        shares: of these tenants; 0 forgets one. Others keep theirs.
+    """
 
     pool: str
     scope: str
@@ -192,6 +218,23 @@ class PolicyChange:
     expected_version: int
     actor: str
     reason: str
+    max_waiting: int | None = None
+    max_waiting_per_tenant: int | None = None
+    shares: Mapping[str, int] = field(default_factory=dict)
+
+    def applied_to(self, stored: Policy | None) -> PolicyRules:
+        """Return the rules after the change."""
+        before = stored.rules if stored else PolicyRules(0, 0)
+        shares = {tenant: share for tenant, share in {**before.shares, **self.shares}.items() if share}
+        return PolicyRules(
+            self.capacity,
+            self.max_lifetime_ms,
+            before.max_waiting if self.max_waiting is None else self.max_waiting,
+            before.max_waiting_per_tenant
+            if self.max_waiting_per_tenant is None
+            else self.max_waiting_per_tenant,
+            shares,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +277,7 @@ class ScopeState:
     holder_count: int
     next_expiry_ms: int
     paused: bool
+    waiting_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +292,48 @@ class PoolState:
     def paused(self) -> bool:
         """Whether new grants are stopped."""
         return any(scope.paused for scope in self.scopes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiter:
+    """A request that waits; ``position`` counts from 1, 0 where nobody has counted."""
+
+    token: str
+    owner: str
+    job: str
+    tenant: str
+    priority: int
+    scopes: Sequence[str]
+    weight: int
+    age_ms: int
+    remaining_ms: int
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedRequest:
+    """A waiter as the queue keeps it.
+
+    Attributes:
+        waiter: who waits.
+        tag: virtual time at which its tenant's next request starts.
+        place: rises in the order of joining.
+        cost: virtual time that its grant adds to the tag.
+    """
+
+    waiter: Waiter
+    tag: int
+    place: int
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What a drain has left."""
+
+    held: int
+    waiting: int
+    state: PoolState
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,19 +4,30 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from lease_service.domain.model import (
+    AuditEvent,
+    AuditKind,
+    DispatchResult,
+    Drained,
     Holder,
     Policy,
     PolicyChange,
     PoolPolicies,
     PoolState,
+    QueuedRequest,
     ScopeState,
     StoredPolicies,
+    Waiter,
 )
 from lease_service.domain.policy_cache import PolicyCache
+from lease_service.domain.queue_view import in_order, why_waiting
 from lease_service.domain.slots import CALL_SECONDS, within
+from servicekit.clock import Clock
 from servicekit.errors import Reason, ServiceError, invalid_field
+from servicekit.ids import new_token
 
 DEFAULT_PAGE = 100
+_FIRST_LOOK_SECONDS = 0.05
+_LONGEST_LOOK_SECONDS = 0.5
 
 PushFailed = Callable[[str, Exception], None]
 
@@ -40,6 +51,14 @@ class PoolStore(Protocol):
         """Return what a pool holds."""
         ...
 
+    async def waiters(self, pool: str) -> list[QueuedRequest]:
+        """Return everybody who waits, in no order."""
+        ...
+
+    async def dispatch(self, pool: str, longest_ttl_ms: int = 0) -> DispatchResult:
+        """Grant to waiters what is free; says how many leases are held and how many requests wait."""
+        ...
+
 
 class PolicyStore(Protocol):
     """Where policies live; a change and its audit event are stored together."""
@@ -60,6 +79,10 @@ class PolicyStore(Protocol):
         """Stop or allow new grants. Raises ServiceError NOT_FOUND."""
         ...
 
+    async def put_audit(self, events: Sequence[AuditEvent]) -> None:
+        """Store audit events."""
+        ...
+
 
 class Pools:
     """Policies and what operators see.
@@ -69,11 +92,19 @@ class Pools:
         policies: where policies live.
         cache: what this process knows of them; cleared after every change.
         push_failed: told when a stored policy could not be pushed: other replicas follow when their caches end.
+        clock: paces the looks of a drain, and dates its audit event.
     """
 
     def __init__(
-        self, leases: PoolStore, policies: PolicyStore, cache: PolicyCache, *, push_failed: PushFailed
+        self,
+        leases: PoolStore,
+        policies: PolicyStore,
+        cache: PolicyCache,
+        *,
+        push_failed: PushFailed,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._leases = leases
         self._policies = policies
         self._cache = cache
@@ -118,10 +149,64 @@ class Pools:
         """Return what a pool holds; raises ServiceError NOT_FOUND for an unknown one."""
         return await within(CALL_SECONDS, self._leases.explain(await self._known(pool)))
 
+    async def waiters(
+        self, pool: str, page_token: str = "", page_size: int = 0
+    ) -> tuple[list[Waiter], str, int]:
+        """Return a page of those who wait, in order, where the next page starts, and how many wait.
+
+        Raises:
+            ServiceError: NOT_FOUND for an unknown pool, INVALID_FIELD for a page token that was not given out.
+        """
+        if page_token and not page_token.isdecimal():
+            raise invalid_field("page_token", "not one that ListWaiters gave out")
+        start = int(page_token or 0)
+        found = await self._queue(pool)
+        end = start + (page_size or DEFAULT_PAGE)
+        return found[start:end], str(end) if end < len(found) else "", len(found)
+
+    async def explain_waiter(self, pool: str, token: str, state: PoolState) -> tuple[Waiter | None, str]:
+        """Return who waits with a token, and why; None and what is known otherwise."""
+        queue = await self._queue(pool)
+        waiter = next((waiter for waiter in queue if waiter.token == token), None)
+        if waiter is None:
+            return None, f"{token} does not wait in {pool}; {verdict(pool, state)}"
+        return waiter, why_waiting(pool, state, waiter, queue)
+
+    async def drain(self, pool: str, *, actor: str, reason: str, wait_seconds: float) -> Drained:
+        """Pause a pool and wait until nothing is held, at most ``wait_seconds``; returns what is left.
+
+        Raises:
+            ServiceError: NOT_FOUND for an unknown pool.
+        """
+        ends_at = self._clock.monotonic() + wait_seconds
+        await self.pause(pool, paused=True, actor=actor, reason=f"drain: {reason}".rstrip(": "))
+        pause = _FIRST_LOOK_SECONDS
+        while True:
+            found = await within(CALL_SECONDS, self._leases.dispatch(pool))
+            left = ends_at - self._clock.monotonic()
+            if not found.held or left <= 0:
+                break
+            await self._clock.sleep(min(pause, left))
+            pause = min(pause * 2, _LONGEST_LOOK_SECONDS)
+        event = AuditEvent(
+            pool=pool,
+            event_id=f"drain-{new_token()}",
+            kind=AuditKind.DRAIN,
+            at=self._clock.now(),
+            owner=actor,
+            note=f"{found.held} leases left; {reason}".rstrip("; "),
+        )
+        await within(CALL_SECONDS, self._policies.put_audit([event]))
+        return Drained(found.held, found.waiting, await self.explain(pool))
+
     async def force_release(self, pool: str, token: str, *, actor: str, reason: str) -> tuple[bool, int]:
-        """Take a lease away; returns whether it was live, and the pool's fence afterwards."""
+        """Take a lease away, or send a waiter away; returns whether it was there, and the pool's fence afterwards."""
         await self._known(pool)
         return await within(CALL_SECONDS, self._leases.force_release(pool, token, f"by {actor}: {reason}"))
+
+    async def _queue(self, pool: str) -> list[Waiter]:
+        await self._known(pool)
+        return in_order(await within(CALL_SECONDS, self._leases.waiters(pool)))
 
     async def _known(self, pool: str) -> PoolPolicies:
         policies = await self._cache.get(pool)

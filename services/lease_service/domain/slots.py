@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
 from lease_service.domain.model import (
@@ -11,20 +10,18 @@ from lease_service.domain.model import (
     AcquireResult,
     Attempt,
     Claim,
-    Outcome,
     PoolPolicies,
     ReleaseResult,
     RenewItem,
     RenewResult,
+    Wait,
 )
 from lease_service.domain.policy_cache import PolicyCache
+from lease_service.domain.refusals import refusal
 from servicekit.errors import Reason, ServiceError, invalid_field
 
 CALL_SECONDS = 1.9
 _REAP_ROUNDS = 16
-_SHORTEST_RETRY_MS = 50
-_LONGEST_RETRY_MS = 2000
-_PAUSED_RETRY = timedelta(seconds=2)
 
 Answer = TypeVar("Answer")
 
@@ -32,8 +29,13 @@ Answer = TypeVar("Answer")
 class LeaseStore(Protocol):
     """Where leases live; every operation is atomic."""
 
-    async def acquire(self, claim: Claim, tokens: Sequence[str], policies: PoolPolicies) -> AcquireResult:
-        """Take one lease per token, in order, until a scope is full. A driver error leaves the outcome unknown."""
+    async def acquire(
+        self, claim: Claim, tokens: Sequence[str], policies: PoolPolicies, wait: Wait | None = None
+    ) -> AcquireResult:
+        """Take one lease per token, in order, until a scope is full; with ``wait`` the others wait.
+
+        A driver error leaves the outcome unknown.
+        """
         ...
 
     async def renew(self, pool: str, items: Sequence[RenewItem]) -> list[RenewResult]:
@@ -41,7 +43,11 @@ class LeaseStore(Protocol):
         ...
 
     async def release(self, pool: str, tokens: Sequence[str]) -> list[ReleaseResult]:
-        """Give leases back; one result per token."""
+        """Give leases back; one result per token. One that waits stops waiting."""
+        ...
+
+    async def held(self, pool: str, tokens: Sequence[str]) -> list[int]:
+        """Return how many milliseconds each lease lives yet; 0 for none."""
         ...
 
 
@@ -70,8 +76,12 @@ class Slots:
         self._cache = cache
         self._returning: set[asyncio.Task[None]] = set()
 
-    async def acquire_batch(self, claim: Claim, tokens: Sequence[str]) -> AcquireResult:
+    async def acquire_batch(
+        self, claim: Claim, tokens: Sequence[str], wait: Wait | None = None
+    ) -> AcquireResult:
         """Take one lease per token until a scope is full; fewer leases than tokens is no error.
+
+        With ``wait`` the others join the queue; :class:`lease_service.domain.waiting_room.WaitingRoom` waits for them.
 
         Raises:
             ServiceError: NOT_FOUND, INVALID_FIELD, DEPENDENCY_AWAY. After the last one, and after a driver error,
@@ -79,7 +89,7 @@ class Slots:
         """
         _check(claim, tokens)
         claim = replace(claim, ttl_ms=claim.ttl_ms or DEFAULT_TTL_MS)
-        return await within(CALL_SECONDS, self._acquire(claim, tokens))
+        return await within(CALL_SECONDS, self._acquire(claim, tokens, wait))
 
     async def renew(self, pool: str, items: Sequence[RenewItem]) -> list[RenewResult]:
         """Extend leases; partial: one result per item, in order."""
@@ -88,6 +98,10 @@ class Slots:
     async def release(self, pool: str, tokens: Sequence[str]) -> list[ReleaseResult]:
         """Give leases back; partial and idempotent. Goes on when the caller goes away."""
         return await within(CALL_SECONDS, self._leases.release(pool, tokens))
+
+    async def held(self, pool: str, tokens: Sequence[str]) -> list[int]:
+        """Return how many milliseconds each lease lives yet; 0 for none."""
+        return await within(CALL_SECONDS, self._leases.held(pool, tokens))
 
     async def start(self) -> None:
         """Do nothing: there is nothing to prepare."""
@@ -102,13 +116,13 @@ class Slots:
         for task in self._returning:
             task.cancel()
 
-    async def _acquire(self, claim: Claim, tokens: Sequence[str]) -> AcquireResult:
+    async def _acquire(self, claim: Claim, tokens: Sequence[str], wait: Wait | None) -> AcquireResult:
         policies = await self._policies_of(claim)
         if claim.ttl_ms > policies.longest_ttl_ms:
             await self._widen(claim.pool, claim.ttl_ms)
         try:
             for _ in range(_REAP_ROUNDS):
-                result = await self._leases.acquire(claim, tokens, policies)
+                result = await self._leases.acquire(claim, tokens, policies, wait)
                 if not result.limiting_scope or result.retry_after_ms > 0:
                     break
         except ServiceError:
@@ -116,7 +130,7 @@ class Slots:
         except (
             BaseException
         ):  # unknown outcome, also when the caller has gone: nobody may keep what was granted
-            self._give_back(claim.pool, tokens)
+            self.give_back(claim.pool, tokens)
             raise
         return result
 
@@ -141,7 +155,8 @@ class Slots:
         await self._policies.widen_ttl(pool, ttl_ms)
         self._cache.forget(pool)
 
-    def _give_back(self, pool: str, tokens: Sequence[str]) -> None:
+    def give_back(self, pool: str, tokens: Sequence[str]) -> None:
+        """Release tokens in the background, whatever they hold; they also stop waiting."""
         task = asyncio.create_task(self._try_release(pool, tokens), name="give back")
         self._returning.add(task)
         task.add_done_callback(self._returning.discard)
@@ -157,11 +172,11 @@ def require_held(claim: Claim, result: AcquireResult) -> Attempt:
     """Return the first attempt.
 
     Raises:
-        ServiceError: it holds nothing: SLOT_UNAVAILABLE, PAUSED, INVALID_FIELD, KEY_REUSED, SLOT_LOST.
+        ServiceError: it holds nothing: SLOT_UNAVAILABLE, BACKLOG_FULL, PAUSED, INVALID_FIELD, KEY_REUSED, SLOT_LOST.
     """
     attempt = result.attempts[0]
     if not attempt.held:
-        raise _refusal(claim, attempt.outcome, result)
+        raise refusal(claim, attempt.outcome, result)
     return attempt
 
 
@@ -178,38 +193,6 @@ async def within(seconds: float, work: Coroutine[Any, Any, Answer] | Awaitable[A
         raise ServiceError(
             Reason.DEPENDENCY_AWAY, "the slot store did not answer in time: the outcome is unknown"
         ) from error
-
-
-def _refusal(claim: Claim, outcome: Outcome, result: AcquireResult) -> ServiceError:
-    """Say why a token holds nothing."""
-    pool, scope = claim.pool, result.limiting_scope
-    retry = timedelta(milliseconds=min(max(result.retry_after_ms, _SHORTEST_RETRY_MS), _LONGEST_RETRY_MS))
-    facts = {"pool": pool, "scope": scope, "used": str(result.used), "capacity": str(result.capacity)}
-    match outcome:
-        case Outcome.PAUSED:
-            return ServiceError(
-                Reason.PAUSED, f"pool {pool} is paused", retry_after=_PAUSED_RETRY, metadata={"pool": pool}
-            )
-        case Outcome.SPENT:
-            return ServiceError(Reason.SLOT_LOST, "this token was released or has expired: use a fresh one")
-        case Outcome.REUSED:
-            return ServiceError(Reason.KEY_REUSED, "this token is another owner's: use a fresh one")
-        case Outcome.TOO_WIDE:
-            return invalid_field("weight", f"above the capacity {result.capacity} of scope {scope}")
-        case Outcome.RELEARNING:
-            return ServiceError(
-                Reason.SLOT_UNAVAILABLE,
-                f"pool {pool} has lost its leases and waits {result.retry_after_ms} ms until none can be held any more",
-                retry_after=timedelta(milliseconds=max(result.retry_after_ms, _SHORTEST_RETRY_MS)),
-                metadata={"pool": pool, "cause": "relearning"},
-            )
-        case _:
-            return ServiceError(
-                Reason.SLOT_UNAVAILABLE,
-                f"scope {scope} of pool {pool} is full: {result.used} of {result.capacity} in use",
-                retry_after=retry,
-                metadata=facts,
-            )
 
 
 def _check(claim: Claim, tokens: Sequence[str]) -> None:

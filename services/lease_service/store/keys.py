@@ -18,6 +18,10 @@ def audit_key(pool: str) -> str:
     return f"slots:{{{pool}}}:a"
 
 
+EVERYBODY = "slots:wake:all"
+"""The channel on which every replica is told that a lease was taken away."""
+
+
 def wake_channel(replica: str) -> str:
     """Return the channel on which one replica is told to look at a waiter."""
     return f"slots:wake:{replica}"

@@ -1,5 +1,6 @@
 """Policies and audit in PostgreSQL."""
 
+import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -53,20 +54,24 @@ class PostgresPolicies:
         """
 
         async def apply(connection: Connection, rows: Sequence[Any]) -> list[Any]:
-            stored = next((row for row in rows if row["scope"] == change.scope), None)
-            _check_version(change, stored["version"] if stored else 0)
-            if stored and _is_same(change, stored):
+            stored = next((_policy(row) for row in rows if row["scope"] == change.scope), None)
+            _check_version(change, stored.version if stored else 0)
+            wanted = change.applied_to(stored)
+            if stored and wanted == stored.rules:
                 return []
             return [
                 await connection.fetchrow(
                     load_sql(_PACKAGE, "put_policy"),
                     change.pool,
                     change.scope,
-                    change.capacity,
-                    change.max_lifetime_ms,
+                    wanted.capacity,
+                    wanted.max_lifetime_ms,
                     any(row["paused"] for row in rows),
                     max((row["longest_ttl_ms"] for row in rows), default=DEFAULT_TTL_MS),
                     _next_version(rows),
+                    wanted.max_waiting,
+                    wanted.max_waiting_per_tenant,
+                    json.dumps(wanted.shares, sort_keys=True),
                 )
             ]
 
@@ -128,6 +133,9 @@ def _policy(row: Any) -> Policy:
         paused=row["paused"],
         version=row["version"],
         updated_at=row["updated_at"],
+        max_waiting=row["max_waiting"],
+        max_waiting_per_tenant=row["max_waiting_per_tenant"],
+        shares=json.loads(row["tenant_shares"]),
     )
 
 
@@ -141,18 +149,19 @@ def _check_version(change: PolicyChange, stored: int) -> None:
         )
 
 
-def _is_same(change: PolicyChange, row: Any) -> bool:
-    return (row["capacity"], row["max_lifetime_ms"]) == (change.capacity, change.max_lifetime_ms)
-
-
 def _next_version(rows: Sequence[Any]) -> int:
     return 1 + max((row["version"] for row in rows), default=0)
 
 
 def _note(change: PolicyChange) -> str:
-    return f"capacity {change.capacity}, max_lifetime_ms {change.max_lifetime_ms}; {change.reason}".rstrip(
-        "; "
-    )
+    parts = [f"capacity {change.capacity}, max_lifetime_ms {change.max_lifetime_ms}"]
+    parts += [
+        f"{name} {value}"
+        for name in ("max_waiting", "max_waiting_per_tenant")
+        if (value := getattr(change, name)) is not None
+    ]
+    parts += [f"share of {tenant} {share}" for tenant, share in change.shares.items()]
+    return f"{', '.join(parts)}; {change.reason}".rstrip("; ")
 
 
 def _change_event(policy: Policy, kind: AuditKind, actor: str, note: str) -> AuditEvent:

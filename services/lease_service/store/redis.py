@@ -16,6 +16,7 @@ from lease_service.domain.model import (
     Policy,
     PoolPolicies,
     PoolState,
+    QueuedRequest,
     ReapResult,
     ReleaseResult,
     Renewal,
@@ -23,10 +24,11 @@ from lease_service.domain.model import (
     RenewResult,
     ScopeState,
     Wait,
+    Waiter,
 )
 from lease_service.domain.tickets import KEY_BYTES, Ticket, Tickets
 from lease_service.store import slot_metrics
-from lease_service.store.keys import PROBE_POOL, audit_key, pool_keys, wake_channel
+from lease_service.store.keys import EVERYBODY, PROBE_POOL, audit_key, pool_keys, wake_channel
 from lease_service.store.redis_scripts import ScriptRunner, load_script, unconfirmed
 from lease_service.store.server_watch import ServerWatch
 from servicekit.errors import Reason, ServiceError
@@ -36,6 +38,7 @@ from servicekit.redis import Redis
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TOMBSTONES_PER_CALL = 1000
 _EXPLAINED_LEASES = 10_000
+_WAITERS_PER_CALL = 500
 
 
 class RedisSlots:
@@ -68,7 +71,9 @@ class RedisSlots:
         self._reap = load_script("reap")
         self._dispatch = load_script("dispatch")
         self._recount = load_script("recount")
+        self._held = load_script("held")
         self._holders = load_script("holders")
+        self._waiters = load_script("waiters")
         self._explain = load_script("explain")
         self._audit_trim = load_script("audit_trim")
         self._probe = load_script("probe")
@@ -199,7 +204,7 @@ class RedisSlots:
 
     async def force_release(self, pool: str, token: str, note: str) -> tuple[bool, int]:
         """Take a lease away; returns whether it was live, and the pool's fence afterwards."""
-        freed, fence = await self._run(self._force_release, pool, [token, note])
+        freed, fence = await self._run(self._force_release, pool, [token, note, EVERYBODY])
         return freed == 1, fence
 
     async def push_policies(self, pool: str, policies: Sequence[Policy], *, pool_is_new: bool) -> None:
@@ -232,13 +237,27 @@ class RedisSlots:
         rows = await self._run(self._holders, pool, [after[0], after[1], page_size])
         return [_holder(row) for row in rows]
 
+    async def held(self, pool: str, tokens: Sequence[str]) -> list[int]:
+        """Return how many milliseconds each lease lives yet; 0 for none."""
+        left: list[int] = await self._run(self._held, pool, tokens)
+        return left
+
+    async def waiters(self, pool: str) -> list[QueuedRequest]:
+        """Return everybody who waits, in no order; reads a few hundred at a time."""
+        found: list[QueuedRequest] = []
+        mark: bytes = b""
+        while rows := await self._run(self._waiters, pool, [mark, _WAITERS_PER_CALL]):
+            found += [_queued_request(row) for row in rows]
+            mark = rows[-1][0]
+        return found
+
     async def explain(self, policies: PoolPolicies) -> PoolState:
         """Return what a pool holds; holders are counted among the 10,000 leases that expire first."""
         scopes = sorted(policies.scopes)
         answer = await self._run(self._explain, policies.pool, [_EXPLAINED_LEASES - 1, *scopes])
         states = [
             _scope_state(policies.scopes[scope], row)
-            for scope, row in zip(scopes, _rows(answer[2:], 4), strict=True)
+            for scope, row in zip(scopes, _rows(answer[2:], 5), strict=True)
         ]
         return PoolState(states, answer[0], answer[1])
 
@@ -299,8 +318,25 @@ def _holder(row: Sequence[Any]) -> Holder:
     )
 
 
+def _queued_request(row: Sequence[Any]) -> QueuedRequest:
+    _, token, tenant, tag, place, shape, owner, job, age, remaining, cost = row
+    priority, weight, scopes = shape.decode().split(" ")
+    waiter = Waiter(
+        token=token.decode(),
+        owner=owner.decode(),
+        job=job.decode(),
+        tenant=tenant.decode(),
+        priority=int(priority),
+        scopes=scopes.split(","),
+        weight=int(weight),
+        age_ms=age,
+        remaining_ms=remaining,
+    )
+    return QueuedRequest(waiter, int(tag), int(place), cost)
+
+
 def _scope_state(policy: Policy, row: Sequence[Any]) -> ScopeState:
-    packed, used, holders, next_expiry = row
+    packed, used, holders, next_expiry, waiting_count = row
     version, capacity, _, paused = (int(part) for part in packed.split()[:4]) if packed else (0, 0, 0, 0)
     newer = version > policy.version
     return ScopeState(
@@ -310,6 +346,7 @@ def _scope_state(policy: Policy, row: Sequence[Any]) -> ScopeState:
         holder_count=holders,
         next_expiry_ms=next_expiry,
         paused=bool(paused) if newer else policy.paused,
+        waiting_count=waiting_count,
     )
 
 

@@ -17,7 +17,7 @@ from servicekit.telemetry import Metric, counter
 
 _PACKAGE = "lease_service"
 _MOST_PER_WAIT = 10_000
-_WITHOUT_QUEUE = frozenset({"audit_trim", "holders", "probe", "recount", "restore"})
+_WITHOUT_QUEUE = frozenset({"audit_trim", "held", "holders", "probe", "recount", "restore"})
 
 
 class ScriptRunner:

@@ -21,6 +21,7 @@ from lease_service.domain.model import (
     RenewResult,
     ScopeState,
     StoredPolicies,
+    Wait,
 )
 from lease_service.domain.policy_cache import PolicyCache
 from lease_service.domain.pools import Pools, verdict
@@ -41,7 +42,9 @@ class Leases:
         self.released: list[str] = []
         self.pushed: list[Sequence[Policy]] = []
 
-    async def acquire(self, claim: Claim, tokens: Sequence[str], policies: PoolPolicies) -> AcquireResult:
+    async def acquire(
+        self, claim: Claim, tokens: Sequence[str], policies: PoolPolicies, wait: Wait | None = None
+    ) -> AcquireResult:
         self.acquired += tokens
         if self.hang:
             await asyncio.Event().wait()
@@ -60,6 +63,9 @@ class Leases:
     async def release(self, pool: str, tokens: Sequence[str]) -> list[ReleaseResult]:
         self.released += tokens
         return [ReleaseResult(token, freed=True, late=False, held_ms=0) for token in tokens]
+
+    async def held(self, pool: str, tokens: Sequence[str]) -> list[int]:
+        return [0] * len(tokens)
 
     async def push_policies(self, pool: str, policies: Sequence[Policy], *, pool_is_new: bool) -> None:
         if self.failure is not None:
@@ -196,7 +202,7 @@ async def test_a_stored_policy_is_no_failure_when_it_can_not_be_pushed(
     leases: Leases, policies: Policies, cache: PolicyCache
 ) -> None:
     told: list[str] = []
-    pools = Pools(leases, policies, cache, push_failed=lambda pool, _: told.append(pool))  # type: ignore[arg-type]
+    pools = Pools(leases, policies, cache, push_failed=lambda pool, _: told.append(pool), clock=ManualClock())  # type: ignore[arg-type]
     change = PolicyChange(
         pool="p", scope="a", capacity=1, max_lifetime_ms=0, expected_version=0, actor="me", reason=""
     )

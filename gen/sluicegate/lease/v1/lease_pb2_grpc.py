@@ -55,6 +55,11 @@ class LeaseServiceStub:
                 request_serializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.ReleaseRequest.SerializeToString,
                 response_deserializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.ReleaseResponse.FromString,
                 _registered_method=True)
+        self.Session = channel.stream_stream(
+                '/sluicegate.lease.v1.LeaseService/Session',
+                request_serializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.SessionRequest.SerializeToString,
+                response_deserializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.SessionResponse.FromString,
+                _registered_method=True)
         self.SetPolicy = channel.unary_unary(
                 '/sluicegate.lease.v1.LeaseService/SetPolicy',
                 request_serializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.SetPolicyRequest.SerializeToString,
@@ -80,6 +85,16 @@ class LeaseServiceStub:
                 request_serializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.ListHoldersRequest.SerializeToString,
                 response_deserializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.ListHoldersResponse.FromString,
                 _registered_method=True)
+        self.ListWaiters = channel.unary_unary(
+                '/sluicegate.lease.v1.LeaseService/ListWaiters',
+                request_serializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.ListWaitersRequest.SerializeToString,
+                response_deserializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.ListWaitersResponse.FromString,
+                _registered_method=True)
+        self.DrainPool = channel.unary_unary(
+                '/sluicegate.lease.v1.LeaseService/DrainPool',
+                request_serializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.DrainPoolRequest.SerializeToString,
+                response_deserializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.DrainPoolResponse.FromString,
+                _registered_method=True)
         self.Explain = channel.unary_unary(
                 '/sluicegate.lease.v1.LeaseService/Explain',
                 request_serializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.ExplainRequest.SerializeToString,
@@ -97,9 +112,12 @@ class LeaseServiceServicer:
     """
 
     def Acquire(self, request, context):
-        """Take `weight` units of every named scope of one pool, or nothing. The same token again returns the same lease.
-        Errors: SLOT_UNAVAILABLE (metadata: scope, used, capacity), PAUSED, NOT_FOUND (no policy), KEY_REUSED (the token is another
-        owner's), SLOT_LOST (the token was released before), DEPENDENCY_AWAY.
+        """Take `weight` units of every named scope of one pool, or nothing. The same token again returns the same lease. With
+        `wait_ms` the request waits in a fair queue and is answered when it is granted; set a deadline of at least wait_ms + 2 s.
+        Cancelling the call ends the wait at once and gives back a grant that came at the same moment.
+        Errors: SLOT_UNAVAILABLE (metadata: scope, used, capacity; cause "wait_over" after a wait), BACKLOG_FULL (too many wait),
+        PAUSED, NOT_FOUND (no policy), KEY_REUSED (the token is another owner's), SLOT_LOST (the token was released before),
+        DEPENDENCY_AWAY.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -121,6 +139,16 @@ class LeaseServiceServicer:
 
     def Release(self, request, context):
         """Give leases back. Idempotent and partial: each result says whether something was freed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Session(self, request_iterator, context):
+        """Many calls over one stream: each message holds a batch of items, each item an id of the caller's choice that comes back
+        with its result. Results come as they are ready: those of waiting acquires when they are granted. Losses of leases that
+        were acquired on the stream are pushed. The end of the stream ends its waits; it releases nothing, the ttl does.
+        A message with a field out of bounds ends the stream.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -161,8 +189,23 @@ class LeaseServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListWaiters(self, request, context):
+        """Page through those who wait in a pool, in the order in which they would be granted if everything fitted.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DrainPool(self, request, context):
+        """Pause a pool and wait until nothing is held. Held leases are neither shortened nor taken; who waits goes on waiting.
+        Resume it with ResumePool. Audited. Set a deadline of at least wait_ms + 2 s.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Explain(self, request, context):
-        """Say what every scope of a pool holds and why a request would have to wait now.
+        """Say what every scope of a pool holds and why a request would have to wait now; or why one that waits does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -198,6 +241,11 @@ def add_LeaseServiceServicer_to_server(servicer, server):
                     request_deserializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.ReleaseRequest.FromString,
                     response_serializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.ReleaseResponse.SerializeToString,
             ),
+            'Session': grpc.stream_stream_rpc_method_handler(
+                    servicer.Session,
+                    request_deserializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.SessionRequest.FromString,
+                    response_serializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.SessionResponse.SerializeToString,
+            ),
             'SetPolicy': grpc.unary_unary_rpc_method_handler(
                     servicer.SetPolicy,
                     request_deserializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.SetPolicyRequest.FromString,
@@ -222,6 +270,16 @@ def add_LeaseServiceServicer_to_server(servicer, server):
                     servicer.ListHolders,
                     request_deserializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.ListHoldersRequest.FromString,
                     response_serializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.ListHoldersResponse.SerializeToString,
+            ),
+            'ListWaiters': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListWaiters,
+                    request_deserializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.ListWaitersRequest.FromString,
+                    response_serializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.ListWaitersResponse.SerializeToString,
+            ),
+            'DrainPool': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainPool,
+                    request_deserializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.DrainPoolRequest.FromString,
+                    response_serializer=sluicegate_dot_lease_dot_v1_dot_lease__pb2.DrainPoolResponse.SerializeToString,
             ),
             'Explain': grpc.unary_unary_rpc_method_handler(
                     servicer.Explain,
@@ -343,6 +401,33 @@ class LeaseService:
             '/sluicegate.lease.v1.LeaseService/Release',
             sluicegate_dot_lease_dot_v1_dot_lease__pb2.ReleaseRequest.SerializeToString,
             sluicegate_dot_lease_dot_v1_dot_lease__pb2.ReleaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Session(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/sluicegate.lease.v1.LeaseService/Session',
+            sluicegate_dot_lease_dot_v1_dot_lease__pb2.SessionRequest.SerializeToString,
+            sluicegate_dot_lease_dot_v1_dot_lease__pb2.SessionResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -478,6 +563,60 @@ class LeaseService:
             '/sluicegate.lease.v1.LeaseService/ListHolders',
             sluicegate_dot_lease_dot_v1_dot_lease__pb2.ListHoldersRequest.SerializeToString,
             sluicegate_dot_lease_dot_v1_dot_lease__pb2.ListHoldersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListWaiters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluicegate.lease.v1.LeaseService/ListWaiters',
+            sluicegate_dot_lease_dot_v1_dot_lease__pb2.ListWaitersRequest.SerializeToString,
+            sluicegate_dot_lease_dot_v1_dot_lease__pb2.ListWaitersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainPool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluicegate.lease.v1.LeaseService/DrainPool',
+            sluicegate_dot_lease_dot_v1_dot_lease__pb2.DrainPoolRequest.SerializeToString,
+            sluicegate_dot_lease_dot_v1_dot_lease__pb2.DrainPoolResponse.FromString,
             options,
             channel_credentials,
             insecure,

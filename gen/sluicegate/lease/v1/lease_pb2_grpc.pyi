@@ -34,9 +34,12 @@ class LeaseServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> LeaseServiceAsyncStub: ...
     Acquire: _grpc.UnaryUnaryMultiCallable[_lease_pb2.AcquireRequest, _lease_pb2.AcquireResponse]
-    """Take `weight` units of every named scope of one pool, or nothing. The same token again returns the same lease.
-    Errors: SLOT_UNAVAILABLE (metadata: scope, used, capacity), PAUSED, NOT_FOUND (no policy), KEY_REUSED (the token is another
-    owner's), SLOT_LOST (the token was released before), DEPENDENCY_AWAY.
+    """Take `weight` units of every named scope of one pool, or nothing. The same token again returns the same lease. With
+    `wait_ms` the request waits in a fair queue and is answered when it is granted; set a deadline of at least wait_ms + 2 s.
+    Cancelling the call ends the wait at once and gives back a grant that came at the same moment.
+    Errors: SLOT_UNAVAILABLE (metadata: scope, used, capacity; cause "wait_over" after a wait), BACKLOG_FULL (too many wait),
+    PAUSED, NOT_FOUND (no policy), KEY_REUSED (the token is another owner's), SLOT_LOST (the token was released before),
+    DEPENDENCY_AWAY.
     """
     AcquireBatch: _grpc.UnaryUnaryMultiCallable[_lease_pb2.AcquireBatchRequest, _lease_pb2.AcquireBatchResponse]
     """Take one lease per token until a scope is full, in one script call: grants min(free, tokens)."""
@@ -44,6 +47,12 @@ class LeaseServiceStub:
     """Extend leases by their own ttl and, where asked, shrink their weight. Partial: one result per token, in order."""
     Release: _grpc.UnaryUnaryMultiCallable[_lease_pb2.ReleaseRequest, _lease_pb2.ReleaseResponse]
     """Give leases back. Idempotent and partial: each result says whether something was freed."""
+    Session: _grpc.StreamStreamMultiCallable[_lease_pb2.SessionRequest, _lease_pb2.SessionResponse]
+    """Many calls over one stream: each message holds a batch of items, each item an id of the caller's choice that comes back
+    with its result. Results come as they are ready: those of waiting acquires when they are granted. Losses of leases that
+    were acquired on the stream are pushed. The end of the stream ends its waits; it releases nothing, the ttl does.
+    A message with a field out of bounds ends the stream.
+    """
     SetPolicy: _grpc.UnaryUnaryMultiCallable[_lease_pb2.SetPolicyRequest, _lease_pb2.SetPolicyResponse]
     """Store the capacity of one scope. Audited; reaches every replica within 2 s. Errors: STALE_VERSION."""
     GetPolicy: _grpc.UnaryUnaryMultiCallable[_lease_pb2.GetPolicyRequest, _lease_pb2.GetPolicyResponse]
@@ -54,8 +63,14 @@ class LeaseServiceStub:
     """Allow new grants of a pool again. Audited."""
     ListHolders: _grpc.UnaryUnaryMultiCallable[_lease_pb2.ListHoldersRequest, _lease_pb2.ListHoldersResponse]
     """Page through the live leases of a pool, soonest to expire first."""
+    ListWaiters: _grpc.UnaryUnaryMultiCallable[_lease_pb2.ListWaitersRequest, _lease_pb2.ListWaitersResponse]
+    """Page through those who wait in a pool, in the order in which they would be granted if everything fitted."""
+    DrainPool: _grpc.UnaryUnaryMultiCallable[_lease_pb2.DrainPoolRequest, _lease_pb2.DrainPoolResponse]
+    """Pause a pool and wait until nothing is held. Held leases are neither shortened nor taken; who waits goes on waiting.
+    Resume it with ResumePool. Audited. Set a deadline of at least wait_ms + 2 s.
+    """
     Explain: _grpc.UnaryUnaryMultiCallable[_lease_pb2.ExplainRequest, _lease_pb2.ExplainResponse]
-    """Say what every scope of a pool holds and why a request would have to wait now."""
+    """Say what every scope of a pool holds and why a request would have to wait now; or why one that waits does."""
     ForceRelease: _grpc.UnaryUnaryMultiCallable[_lease_pb2.ForceReleaseRequest, _lease_pb2.ForceReleaseResponse]
     """Take a lease away from its holder. Audited; raises the pool's fence."""
 
@@ -65,9 +80,12 @@ class LeaseServiceAsyncStub(LeaseServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Acquire: _aio.UnaryUnaryMultiCallable[_lease_pb2.AcquireRequest, _lease_pb2.AcquireResponse]  # type: ignore[assignment]
-    """Take `weight` units of every named scope of one pool, or nothing. The same token again returns the same lease.
-    Errors: SLOT_UNAVAILABLE (metadata: scope, used, capacity), PAUSED, NOT_FOUND (no policy), KEY_REUSED (the token is another
-    owner's), SLOT_LOST (the token was released before), DEPENDENCY_AWAY.
+    """Take `weight` units of every named scope of one pool, or nothing. The same token again returns the same lease. With
+    `wait_ms` the request waits in a fair queue and is answered when it is granted; set a deadline of at least wait_ms + 2 s.
+    Cancelling the call ends the wait at once and gives back a grant that came at the same moment.
+    Errors: SLOT_UNAVAILABLE (metadata: scope, used, capacity; cause "wait_over" after a wait), BACKLOG_FULL (too many wait),
+    PAUSED, NOT_FOUND (no policy), KEY_REUSED (the token is another owner's), SLOT_LOST (the token was released before),
+    DEPENDENCY_AWAY.
     """
     AcquireBatch: _aio.UnaryUnaryMultiCallable[_lease_pb2.AcquireBatchRequest, _lease_pb2.AcquireBatchResponse]  # type: ignore[assignment]
     """Take one lease per token until a scope is full, in one script call: grants min(free, tokens)."""
@@ -75,6 +93,12 @@ class LeaseServiceAsyncStub(LeaseServiceStub):
     """Extend leases by their own ttl and, where asked, shrink their weight. Partial: one result per token, in order."""
     Release: _aio.UnaryUnaryMultiCallable[_lease_pb2.ReleaseRequest, _lease_pb2.ReleaseResponse]  # type: ignore[assignment]
     """Give leases back. Idempotent and partial: each result says whether something was freed."""
+    Session: _aio.StreamStreamMultiCallable[_lease_pb2.SessionRequest, _lease_pb2.SessionResponse]  # type: ignore[assignment]
+    """Many calls over one stream: each message holds a batch of items, each item an id of the caller's choice that comes back
+    with its result. Results come as they are ready: those of waiting acquires when they are granted. Losses of leases that
+    were acquired on the stream are pushed. The end of the stream ends its waits; it releases nothing, the ttl does.
+    A message with a field out of bounds ends the stream.
+    """
     SetPolicy: _aio.UnaryUnaryMultiCallable[_lease_pb2.SetPolicyRequest, _lease_pb2.SetPolicyResponse]  # type: ignore[assignment]
     """Store the capacity of one scope. Audited; reaches every replica within 2 s. Errors: STALE_VERSION."""
     GetPolicy: _aio.UnaryUnaryMultiCallable[_lease_pb2.GetPolicyRequest, _lease_pb2.GetPolicyResponse]  # type: ignore[assignment]
@@ -85,8 +109,14 @@ class LeaseServiceAsyncStub(LeaseServiceStub):
     """Allow new grants of a pool again. Audited."""
     ListHolders: _aio.UnaryUnaryMultiCallable[_lease_pb2.ListHoldersRequest, _lease_pb2.ListHoldersResponse]  # type: ignore[assignment]
     """Page through the live leases of a pool, soonest to expire first."""
+    ListWaiters: _aio.UnaryUnaryMultiCallable[_lease_pb2.ListWaitersRequest, _lease_pb2.ListWaitersResponse]  # type: ignore[assignment]
+    """Page through those who wait in a pool, in the order in which they would be granted if everything fitted."""
+    DrainPool: _aio.UnaryUnaryMultiCallable[_lease_pb2.DrainPoolRequest, _lease_pb2.DrainPoolResponse]  # type: ignore[assignment]
+    """Pause a pool and wait until nothing is held. Held leases are neither shortened nor taken; who waits goes on waiting.
+    Resume it with ResumePool. Audited. Set a deadline of at least wait_ms + 2 s.
+    """
     Explain: _aio.UnaryUnaryMultiCallable[_lease_pb2.ExplainRequest, _lease_pb2.ExplainResponse]  # type: ignore[assignment]
-    """Say what every scope of a pool holds and why a request would have to wait now."""
+    """Say what every scope of a pool holds and why a request would have to wait now; or why one that waits does."""
     ForceRelease: _aio.UnaryUnaryMultiCallable[_lease_pb2.ForceReleaseRequest, _lease_pb2.ForceReleaseResponse]  # type: ignore[assignment]
     """Take a lease away from its holder. Audited; raises the pool's fence."""
 
@@ -99,9 +129,12 @@ class LeaseServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _lease_pb2.AcquireRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_lease_pb2.AcquireResponse, _abc.Awaitable[_lease_pb2.AcquireResponse]]:
-        """Take `weight` units of every named scope of one pool, or nothing. The same token again returns the same lease.
-        Errors: SLOT_UNAVAILABLE (metadata: scope, used, capacity), PAUSED, NOT_FOUND (no policy), KEY_REUSED (the token is another
-        owner's), SLOT_LOST (the token was released before), DEPENDENCY_AWAY.
+        """Take `weight` units of every named scope of one pool, or nothing. The same token again returns the same lease. With
+        `wait_ms` the request waits in a fair queue and is answered when it is granted; set a deadline of at least wait_ms + 2 s.
+        Cancelling the call ends the wait at once and gives back a grant that came at the same moment.
+        Errors: SLOT_UNAVAILABLE (metadata: scope, used, capacity; cause "wait_over" after a wait), BACKLOG_FULL (too many wait),
+        PAUSED, NOT_FOUND (no policy), KEY_REUSED (the token is another owner's), SLOT_LOST (the token was released before),
+        DEPENDENCY_AWAY.
         """
 
     @_abc_1.abstractmethod
@@ -127,6 +160,18 @@ class LeaseServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_lease_pb2.ReleaseResponse, _abc.Awaitable[_lease_pb2.ReleaseResponse]]:
         """Give leases back. Idempotent and partial: each result says whether something was freed."""
+
+    @_abc_1.abstractmethod
+    def Session(
+        self,
+        request_iterator: _MaybeAsyncIterator[_lease_pb2.SessionRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_lease_pb2.SessionResponse], _abc.AsyncIterator[_lease_pb2.SessionResponse]]:
+        """Many calls over one stream: each message holds a batch of items, each item an id of the caller's choice that comes back
+        with its result. Results come as they are ready: those of waiting acquires when they are granted. Losses of leases that
+        were acquired on the stream are pushed. The end of the stream ends its waits; it releases nothing, the ttl does.
+        A message with a field out of bounds ends the stream.
+        """
 
     @_abc_1.abstractmethod
     def SetPolicy(
@@ -169,12 +214,30 @@ class LeaseServiceServicer(metaclass=_abc_1.ABCMeta):
         """Page through the live leases of a pool, soonest to expire first."""
 
     @_abc_1.abstractmethod
+    def ListWaiters(
+        self,
+        request: _lease_pb2.ListWaitersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lease_pb2.ListWaitersResponse, _abc.Awaitable[_lease_pb2.ListWaitersResponse]]:
+        """Page through those who wait in a pool, in the order in which they would be granted if everything fitted."""
+
+    @_abc_1.abstractmethod
+    def DrainPool(
+        self,
+        request: _lease_pb2.DrainPoolRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lease_pb2.DrainPoolResponse, _abc.Awaitable[_lease_pb2.DrainPoolResponse]]:
+        """Pause a pool and wait until nothing is held. Held leases are neither shortened nor taken; who waits goes on waiting.
+        Resume it with ResumePool. Audited. Set a deadline of at least wait_ms + 2 s.
+        """
+
+    @_abc_1.abstractmethod
     def Explain(
         self,
         request: _lease_pb2.ExplainRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_lease_pb2.ExplainResponse, _abc.Awaitable[_lease_pb2.ExplainResponse]]:
-        """Say what every scope of a pool holds and why a request would have to wait now."""
+        """Say what every scope of a pool holds and why a request would have to wait now; or why one that waits does."""
 
     @_abc_1.abstractmethod
     def ForceRelease(

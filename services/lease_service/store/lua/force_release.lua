@@ -1,6 +1,6 @@
 -- Take one lease away from its holder, or send one waiter away, and raise the pool's fence.
 --
--- ARGV    1 token  2 actor and reason, for the audit
+-- ARGV    1 token  2 actor and reason, for the audit  3 channel on which every replica hears of it
 -- Returns 1 when a live lease was freed or a waiter sent away, else 0; the pool's fence after the call.
 -- Keeps   writes under the taken fence can be told from later ones: the fence rises even if nobody is granted after it.
 --         A pool that lost its data stays without a fence: that is how the next acquire notices.
@@ -17,8 +17,9 @@ if fence > 0 then
   redis.call('SET', F, whole(fence))
 end
 if waiter then
-  wake(token, waiter, 0)
+  audit('force', token, 0, 0, '', waiter.owner, waiter.job, ARGV[2])
 end
+redis.call('PUBLISH', ARGV[3], string.match(H, '{(.*)}') .. ' ' .. token .. ' 0')
 dispatch()
 close_queue()
 return {(live or waiter) and 1 or 0, fence}

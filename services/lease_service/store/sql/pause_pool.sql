@@ -4,4 +4,5 @@
 UPDATE slot_policy
 SET paused = $2, version = $3, updated_at = now()
 WHERE pool = $1 AND paused <> $2
-RETURNING pool, scope, capacity, max_lifetime_ms, paused, longest_ttl_ms, version, updated_at
+RETURNING pool, scope, capacity, max_lifetime_ms, paused, longest_ttl_ms, version, updated_at, max_waiting,
+    max_waiting_per_tenant, tenant_shares
