@@ -36,6 +36,7 @@ POOL_KEY = "sluicegate-slot-pool"
 _CALL_SECONDS = 2.5
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 2.0
+_LONGEST_WAIT_MS = 600_000
 _UNKNOWN = frozenset({Reason.DEPENDENCY_AWAY, Reason.TIME_IS_UP, Reason.INTERNAL, Reason.CANCELLED})
 _WORTH_WAITING = frozenset(
     {Reason.SLOT_UNAVAILABLE, Reason.PAUSED, Reason.DEPENDENCY_AWAY, Reason.TIME_IS_UP}
@@ -98,6 +99,8 @@ class Slots:
         owner: str | None = None,
         job: str = "",
         wait: timedelta | None = None,
+        tenant: str = "",
+        priority: int = 0,
         attach: bool = False,
     ) -> "Hold":
         """Return a context manager that holds a lease while its block runs.
@@ -112,7 +115,10 @@ class Slots:
             ttl: life without renewal; at least 200 ms.
             owner: by default this process's name.
             job: what for; shown to operators.
-            wait: how long to wait for a free slot, with pauses of 200 ms to 2 s; None: not at all.
+            wait: how long to wait for a free slot in the service's fair queue; where the service can't queue, it is
+                asked again after pauses of 200 ms to 2 s. None: not at all.
+            tenant: in whose line; by default the caller's.
+            priority: -10 to 10, higher ones first.
             attach: put pool, token and fence into the metadata of every call that the block makes over a
                 `servicekit.grpc_client.Channel`, so that whoever it calls can refuse an older holder.
         """
@@ -125,6 +131,8 @@ class Slots:
             owner=owner or self.owner,
             job=job,
             wait=wait,
+            tenant=tenant,
+            priority=priority,
             attach=attach,
         )
 
@@ -149,8 +157,13 @@ class Slots:
         ttl: timedelta = DEFAULT_TTL,
         owner: str | None = None,
         job: str = "",
+        wait: timedelta | None = None,
+        tenant: str = "",
+        priority: int = 0,
     ) -> LocalLease:
-        """Take one lease now and keep it renewed until :meth:`release`; prefer :meth:`hold`.
+        """Take one lease and keep it renewed until :meth:`release`; prefer :meth:`hold`.
+
+        With ``wait`` the service may queue the request for that long, at most ten minutes.
 
         Raises:
             ServiceError: why there is none. When the outcome is unknown the token is given back in the background.
@@ -164,10 +177,13 @@ class Slots:
             ttl_ms=milliseconds(ttl),
             owner=owner or self.owner,
             job=job,
+            wait_ms=wait_milliseconds(wait),
+            tenant=tenant,
+            priority=priority,
         )
         sent_at = time.monotonic()
         try:
-            answer = await self._stub.Acquire(request, timeout=_CALL_SECONDS)
+            answer = await self._stub.Acquire(request, timeout=_CALL_SECONDS + request.wait_ms / 1000)
         except ServiceError as error:
             if error.reason in _UNKNOWN:
                 self._renewer.release_later(pool, token)
@@ -175,7 +191,7 @@ class Slots:
         except BaseException:
             self._renewer.release_later(pool, token)
             raise
-        return self._keep(pool, answer.lease, sent_at, ttl.total_seconds())
+        return self._keep(pool, answer.lease, sent_at + answer.waited_ms / 1000, ttl.total_seconds())
 
     async def release(self, lease: LocalLease) -> None:
         """Give a lease back; goes on when the caller is cancelled, and in the background when the service is away."""
@@ -232,11 +248,21 @@ class Hold:
         owner: str,
         job: str,
         wait: timedelta | None,
+        tenant: str = "",
+        priority: int = 0,
         attach: bool = False,
     ) -> None:
         self._slots = slots
         self._pool = pool
-        self._shape = {"scopes": scopes, "weight": weight, "ttl": ttl, "owner": owner, "job": job}
+        self._shape = {
+            "scopes": scopes,
+            "weight": weight,
+            "ttl": ttl,
+            "owner": owner,
+            "job": job,
+            "tenant": tenant,
+            "priority": priority,
+        }
         self._wait = wait
         self._attach = attach
         self._metadata: Token[call_metadata.Pairs] | None = None
@@ -293,8 +319,9 @@ class Hold:
         give_up_at = time.monotonic() + (self._wait.total_seconds() if self._wait else 0.0)
         longest = _FIRST_PAUSE_SECONDS
         while True:
+            left = timedelta(seconds=max(give_up_at - time.monotonic(), 0))
             try:
-                return await self._slots.acquire(self._pool, **self._shape)  # type: ignore[arg-type]
+                return await self._slots.acquire(self._pool, wait=left, **self._shape)  # type: ignore[arg-type]
             except ServiceError as error:
                 pause = half_window(longest)
                 if error.reason not in _WORTH_WAITING or time.monotonic() + pause >= give_up_at:
@@ -306,6 +333,11 @@ class Hold:
 def half_window(longest: float) -> float:
     """Return a random pause in the upper half of a window, in seconds: many waiters do not come back together."""
     return random.uniform(longest / 2, longest)  # noqa: S311 - spreads load, hides nothing
+
+
+def wait_milliseconds(wait: timedelta | None) -> int:
+    """Return how long the service may queue a request: at most what it allows."""
+    return 0 if wait is None else min(int(wait / timedelta(milliseconds=1)), _LONGEST_WAIT_MS)
 
 
 def milliseconds(ttl: timedelta) -> int:

@@ -23,7 +23,7 @@ from sluicegate.lease.v1 import lease_pb2 as wire
 from sluicegate.lease.v1 import lease_pb2_grpc
 from sluicegate_client.local_lease import HeldLease, SlotLost, local_deadline
 from sluicegate_client.slot_renewal import CHANNEL_OPTIONS, Renewer
-from sluicegate_client.slots import DEFAULT_TTL, half_window, milliseconds, slot_metadata
+from sluicegate_client.slots import DEFAULT_TTL, half_window, milliseconds, slot_metadata, wait_milliseconds
 
 _CALL_SECONDS = 2.5
 _FIRST_PAUSE_SECONDS = 0.2
@@ -129,6 +129,8 @@ class SyncSlots:
         ttl: timedelta = DEFAULT_TTL,
         job: str = "",
         wait: timedelta | None = None,
+        tenant: str = "",
+        priority: int = 0,
         on_lost: OnLost | None = None,
     ) -> "SyncHold":
         """Return a context manager that holds a lease while its block runs.
@@ -142,11 +144,20 @@ class SyncSlots:
             weight: units of every scope.
             ttl: life without renewal; at least 200 ms.
             job: what for; shown to operators.
-            wait: how long to wait for a free slot, with pauses of 200 ms to 2 s; None: not at all.
+            wait: how long to wait for a free slot, as in :meth:`Slots.hold`; None: not at all.
+            tenant: in whose line; by default the caller's.
+            priority: -10 to 10, higher ones first.
             on_lost: called from another thread at the moment of a loss.
         """
         request = wire.AcquireRequest(
-            pool=pool, scopes=scopes, weight=weight, ttl_ms=milliseconds(ttl), owner=self.owner, job=job
+            pool=pool,
+            scopes=scopes,
+            weight=weight,
+            ttl_ms=milliseconds(ttl),
+            owner=self.owner,
+            job=job,
+            tenant=tenant,
+            priority=priority,
         )
         return SyncHold(self, request, ttl_seconds=ttl.total_seconds(), wait=wait, on_lost=on_lost)
 
@@ -167,7 +178,8 @@ class SyncSlots:
         request.token = new_token()
         sent_at = time.monotonic()
         try:
-            answer = self._stub.Acquire(request, timeout=_CALL_SECONDS, metadata=self._metadata)
+            seconds = _CALL_SECONDS + request.wait_ms / 1000
+            answer = self._stub.Acquire(request, timeout=seconds, metadata=self._metadata)
         except grpc.RpcError as error:
             known = _service_error(error)
             if known.reason in _UNKNOWN:
@@ -177,7 +189,11 @@ class SyncSlots:
             self._renewer.release_later(request.pool, request.token)
             raise
         lease = ThreadLease(
-            answer.lease, request.pool, sent_at=sent_at, ttl_seconds=ttl_seconds, on_lost=on_lost
+            answer.lease,
+            request.pool,
+            sent_at=sent_at + answer.waited_ms / 1000,
+            ttl_seconds=ttl_seconds,
+            on_lost=on_lost,
         )
         if lease.lost:
             self._release(lease)
@@ -254,6 +270,8 @@ class SyncHold:
         give_up_at = time.monotonic() + (self._wait.total_seconds() if self._wait else 0.0)
         longest = _FIRST_PAUSE_SECONDS
         while True:
+            left = timedelta(seconds=max(give_up_at - time.monotonic(), 0))
+            self._request.wait_ms = wait_milliseconds(left)
             try:
                 self._lease = self._slots._acquire(  # noqa: SLF001 - its own module
                     self._request, ttl_seconds=self._ttl_seconds, on_lost=self._on_lost

@@ -59,6 +59,11 @@ def lease_of(attempt: Attempt) -> wire.Lease:
     )
 
 
+def granted_of(attempt: Attempt) -> wire.AcquireResponse:
+    """Write the answer of an acquire that was granted."""
+    return wire.AcquireResponse(lease=lease_of(attempt), waited_ms=attempt.waited_ms)
+
+
 def policies_of(policies: Sequence[Policy]) -> list[wire.Policy]:
     """Write policies."""
     return [policy_of(policy) for policy in policies]

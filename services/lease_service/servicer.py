@@ -14,6 +14,7 @@ from lease_service.domain.waiting_room import WaitingRoom
 from lease_service.messages import (
     change_of,
     claim_of,
+    granted_of,
     holder_of,
     lease_of,
     policies_of,
@@ -55,7 +56,7 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
         else:
             result = await self._slots.acquire_batch(claim, [request.token])
         _count("acquire", result.attempts[0].outcome.name)
-        return wire.AcquireResponse(lease=lease_of(require_held(claim, result)))
+        return granted_of(require_held(claim, result))
 
     async def AcquireBatch(
         self, request: wire.AcquireBatchRequest, context: Any

@@ -20,7 +20,7 @@ from lease_service.domain.waiting_room import WaitingRoom
 from lease_service.messages import (
     claim_of,
     error_of,
-    lease_of,
+    granted_of,
     releases_of,
     renew_items_of,
     renewals_of,
@@ -127,7 +127,7 @@ def _operation(item: wire.SessionItem) -> Operation:
 def _result(request_id: int, answer: Answer) -> wire.SessionResult:
     if isinstance(answer, Attempt):
         _count("acquire", [answer.outcome.name])
-        return wire.SessionResult(request_id=request_id, acquire=wire.AcquireResponse(lease=lease_of(answer)))
+        return wire.SessionResult(request_id=request_id, acquire=granted_of(answer))
     if isinstance(answer, Loss):
         _count("loss", ["lost"])
         return wire.SessionResult(loss=wire.SessionLoss(pool=answer.pool, token=answer.token))

@@ -1,7 +1,9 @@
 """Waiting over gRPC: pushed grants, ends of waits, several replicas, sessions, and what operators see of the queue."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -14,6 +16,8 @@ from servicekit.ids import new_token
 from sluicegate.errors.v1 import errors_pb2
 from sluicegate.lease.v1 import lease_pb2 as wire
 from sluicegate.lease.v1 import lease_pb2_grpc
+from sluicegate_client.slots import Slots
+from sluicegate_client.sync_slots import SyncSlots
 from tests.support.lease_service import lease_settings, running_lease_service
 from tests.support.waiting import eventually
 
@@ -22,11 +26,16 @@ WAIT_MS = 20_000
 
 
 @pytest.fixture
-async def stub(database: str, redis_url: str) -> AsyncIterator[Any]:
+async def address(database: str, redis_url: str) -> AsyncIterator[str]:
     async with running_lease_service(lease_settings(database, redis_url)) as address:
-        channel = Channel(address, name="lease_service")
-        yield lease_pb2_grpc.LeaseServiceStub(channel.raw)
-        await channel.stop()
+        yield address
+
+
+@pytest.fixture
+async def stub(address: str) -> AsyncIterator[Any]:
+    channel = Channel(address, name="lease_service")
+    yield lease_pb2_grpc.LeaseServiceStub(channel.raw)
+    await channel.stop()
 
 
 @pytest.fixture
@@ -276,6 +285,47 @@ async def test_a_pool_is_drained(stub: Any, database: str) -> None:
     ]
     assert sorted(notes) == ["0 leases left; maintenance", "3 leases left; maintenance"]
     await connection.close()
+
+
+async def test_hold_waits_in_the_queue_longer_than_its_ttl(stub: Any, address: str) -> None:
+    await set_policy(stub, 1)
+    held = (await stub.Acquire(asked())).lease
+    slots = Slots(address, owner="holder")
+    ttl = timedelta(milliseconds=300)
+
+    async def work() -> float:
+        async with slots.hold(POOL, scopes=["poll"], ttl=ttl, wait=timedelta(seconds=20), priority=3) as slot:
+            return slot.lease.deadline - time.monotonic()
+
+    working = asyncio.ensure_future(work())
+    [waiter] = await queued(stub, 1)
+    assert (waiter.owner, waiter.priority) == ("holder", 3)
+
+    async def older_than_its_ttl() -> bool:
+        return bool((await queued(stub, 1))[0].age_ms > 600)
+
+    await eventually(older_than_its_ttl)
+    await release(stub, held.token)
+    assert 0 < await working <= 0.3
+    await slots.drain()
+    await slots.stop()
+
+
+async def test_a_thread_waits_in_the_queue(stub: Any, address: str) -> None:
+    await set_policy(stub, 1)
+    held = (await stub.Acquire(asked())).lease
+
+    def work() -> int:
+        with (
+            SyncSlots(address, owner="thread") as slots,
+            slots.hold(POOL, scopes=["poll"], wait=timedelta(seconds=20)) as slot,
+        ):
+            return slot.fence
+
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    await queued(stub, 1)
+    await release(stub, held.token)
+    assert await working > held.fence
 
 
 class Stream:

@@ -17,16 +17,34 @@ ReasonOption = Annotated[str, typer.Option(help="Why; written to the audit.")]
 
 _POLICY_COLUMNS = ("pool", "scope", "capacity", "max_lifetime_ms", "version", "paused", "updated_at")
 _HOLDER_COLUMNS = ("token", "owner", "job", "scopes", "weight", "age_ms", "remaining_ms", "fence")
-_SCOPE_COLUMNS = ("scope", "capacity", "used", "holder_count", "next_expiry_ms")
+_WAITER_COLUMNS = (
+    *(
+        "position",
+        "token",
+        "tenant",
+        "owner",
+        "job",
+        "priority",
+        "scopes",
+        "weight",
+        "age_ms",
+        "remaining_ms",
+    ),
+)
+_SCOPE_COLUMNS = ("scope", "capacity", "used", "holder_count", "next_expiry_ms", "waiting_count")
 
 
 @app.command("list")
 def list_slots(
     pool: Annotated[str, typer.Argument(help="List this pool's holders; without it, all policies.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Most holders to list.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Most to list.")] = 100,
+    waiters: Annotated[bool, typer.Option("--waiters", help="List who waits in this pool instead.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """List every pool's capacities, or the holders of one pool."""
+    """List every pool's capacities, or the holders or the waiters of one pool."""
+    if waiters:
+        _list_waiters(pool, limit, as_json=as_json)
+        return
 
     async def holders(clients: Clients) -> Sequence[lease_pb2.Holder]:
         request = lease_pb2.ListHoldersRequest(pool=pool, page_size=limit)
@@ -40,11 +58,17 @@ def list_slots(
 
 
 @app.command("explain")
-def explain(pool: PoolArgument, as_json: JsonFlag = False) -> None:
-    """Say what every scope of a pool holds and why a request would wait."""
+def explain(
+    pool: PoolArgument,
+    token: Annotated[
+        str, typer.Argument(help="Why does this one wait? From `slots list POOL --waiters`.")
+    ] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Say what every scope of a pool holds and why a request would wait, or why one that waits does."""
 
     async def work(clients: Clients) -> lease_pb2.ExplainResponse:
-        return await clients.lease.Explain(lease_pb2.ExplainRequest(pool=pool))
+        return await clients.lease.Explain(lease_pb2.ExplainRequest(pool=pool, token=token))
 
     answer = ask(work)
     if as_json:
@@ -108,6 +132,25 @@ def resume(pool: PoolArgument, reason: ReasonOption = "", as_json: JsonFlag = Fa
     _print_policies(ask(work), as_json=as_json)
 
 
+@app.command("drain")
+def drain(
+    pool: PoolArgument,
+    wait: Annotated[int, typer.Option(min=0, max=600, help="Seconds to wait until nothing is held.")] = 60,
+    reason: ReasonOption = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Pause a pool and wait until nothing is held; `slots resume` opens it again."""
+
+    async def work(clients: Clients) -> lease_pb2.DrainPoolResponse:
+        request = lease_pb2.DrainPoolRequest(pool=pool, actor=actor(), reason=reason, wait_ms=wait * 1000)
+        return await clients.lease.DrainPool(request, timeout=wait + 5)
+
+    answer = ask(work)
+    print_fields(plain(answer), as_json=as_json)
+    if answer.held:
+        raise CommandError(f"{answer.held} leases of {pool} are still held; the pool stays paused")
+
+
 @app.command("release")
 def release(
     pool: PoolArgument,
@@ -115,7 +158,7 @@ def release(
     reason: Annotated[str, typer.Option(help="Why; written to the audit.")],
     as_json: JsonFlag = False,
 ) -> None:
-    """Take a slot away from its holder; its later writes are refused."""
+    """Take a slot away from its holder, whose later writes are refused; or send a waiter away."""
 
     async def work(clients: Clients) -> lease_pb2.ForceReleaseResponse:
         request = lease_pb2.ForceReleaseRequest(pool=pool, token=token, actor=actor(), reason=reason)
@@ -125,6 +168,17 @@ def release(
     print_fields(plain(answer), as_json=as_json)
     if not answer.freed:
         raise CommandError(f"nobody holds {token} in {pool} any more: nothing was released")
+
+
+def _list_waiters(pool: str, limit: int, *, as_json: bool) -> None:
+    if not pool:
+        raise typer.BadParameter("name the pool whose waiters to list", param_hint="POOL")
+
+    async def work(clients: Clients) -> lease_pb2.ListWaitersResponse:
+        return await clients.lease.ListWaiters(lease_pb2.ListWaitersRequest(pool=pool, page_size=limit))
+
+    rows = [plain(waiter) for waiter in ask(work).waiters]
+    print_rows(rows, _WAITER_COLUMNS, as_json=as_json, empty=f"Nobody waits in {pool}.")
 
 
 async def _policies(clients: Clients, pool: str) -> Sequence[lease_pb2.Policy]:

@@ -88,7 +88,8 @@ class Wait:
 class Attempt:
     """How the acquire of one token ended; fence, remaining and weight are 0 unless it holds a lease.
 
-    One that waits has its place in ``fence`` and the rest of its wait in ``remaining_ms``.
+    One that waits has its place in ``fence`` and the rest of its wait in ``remaining_ms``. ``waited_ms`` is how long it
+    had waited when it last asked; ``remaining_ms`` was read after that.
     """
 
     token: str
@@ -97,6 +98,7 @@ class Attempt:
     remaining_ms: int
     weight: int
     ticket: bytes = b""
+    waited_ms: int = 0
 
     @property
     def held(self) -> bool:

@@ -208,8 +208,10 @@ class Session:
 
     async def _wait(self, take: Take) -> None:
         assert take.wait is not None  # noqa: S101 - told apart by `take`
+        began_at = time.monotonic()
         result = await self._waiting.acquire(take.claim, take.token, take.wait)
-        self._answer(take, result.attempts[0], result, time.monotonic())
+        attempt = result.attempts[0]
+        self._answer(take, attempt, result, began_at + attempt.waited_ms / 1000)
 
     def _answer(self, take: Take, attempt: Attempt, result: AcquireResult, at: float) -> None:
         if not attempt.held:

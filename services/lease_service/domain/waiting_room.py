@@ -111,17 +111,19 @@ class WaitingRoom:
         """Do nothing more."""
 
     async def _wait(self, claim: Claim, token: str, wait: Wait, seat: _Seat, ends_at: float) -> AcquireResult:
-        place = 0
+        place, began_at = 0, time.monotonic()
         while True:
             self._check_open()
             seat.called.clear()
-            left_ms = max(round((ends_at - time.monotonic()) * 1000), 1)
+            asked_at = time.monotonic()
+            left_ms = max(round((ends_at - asked_at) * 1000), 1)
             result = await self._slots.acquire_batch(
                 claim, [token], replace(wait, wait_ms=left_ms, place=place)
             )
             attempt = result.attempts[0]
             if attempt.outcome is not Outcome.WAITING:
-                return result
+                waited_ms = int((asked_at - began_at) * 1000)
+                return replace(result, attempts=[replace(attempt, waited_ms=waited_ms)])
             place = attempt.fence
             seat.queued = True
             over = not await _called(seat, ends_at)

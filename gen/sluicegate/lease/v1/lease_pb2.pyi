@@ -62,10 +62,12 @@ class AcquireRequest(_message.Message):
     def __init__(self, pool: _Optional[str] = ..., token: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., weight: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., owner: _Optional[str] = ..., job: _Optional[str] = ..., wait_ms: _Optional[int] = ..., tenant: _Optional[str] = ..., priority: _Optional[int] = ...) -> None: ...
 
 class AcquireResponse(_message.Message):
-    __slots__ = ("lease",)
+    __slots__ = ("lease", "waited_ms")
     LEASE_FIELD_NUMBER: _ClassVar[int]
+    WAITED_MS_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ...) -> None: ...
+    waited_ms: int
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., waited_ms: _Optional[int] = ...) -> None: ...
 
 class AcquireBatchRequest(_message.Message):
     __slots__ = ("pool", "tokens", "scopes", "weight", "ttl_ms", "owner", "job")
