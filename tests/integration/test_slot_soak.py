@@ -5,18 +5,20 @@ to hold on the machine's clock.
 """
 
 import asyncio
+import contextlib
 import random
 import signal
 import sys
 import time
 from asyncio.subprocess import Process
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import redis.asyncio
+import redis.exceptions
 
 from devengines.valkey import ValkeyProcess
 from lease_service.domain.model import AuditEvent
@@ -147,11 +149,16 @@ class Ledger:
         self.used: dict[str, int] = defaultdict(int)
         self.fence = 0
         self.grants = 0
-        self.last = "0"
+        self.last = (0, 0)
 
     def replay(self, events: list[AuditEvent]) -> None:
+        """Replay what was not replayed before; what could not be trimmed comes again."""
         for event in events:
-            self._replay(event)
+            milliseconds, _, number = event.event_id.partition("-")
+            place = int(milliseconds), int(number)
+            if place > self.last:
+                self.last = place
+                self._replay(event)
 
     def _replay(self, event: AuditEvent) -> None:
         if event.kind == "grant":
@@ -182,9 +189,15 @@ class Ledger:
 async def audit(leases: RedisSlots, ledgers: dict[str, Ledger]) -> None:
     """Move every event there is now into the ledgers."""
     for pool, ledger in ledgers.items():
-        while events := await leases.read_audit(pool, 2_000):
+        while events := await leases.read_audit(pool, 500):
             ledger.replay(events)
             await leases.trim_audit(pool, events[-1].event_id)
+
+
+async def try_to(work: Awaitable[None]) -> None:
+    """Do some work of the test's own, unless the busy machine is too slow for it now."""
+    with contextlib.suppress(redis.exceptions.RedisError):
+        await work
 
 
 async def trouble(race: Race, proxies: list[FaultProxy], client: redis.asyncio.Redis, share: int) -> None:
@@ -223,6 +236,7 @@ async def test_nothing_is_oversold_leaked_or_left(
     server = Redis(RedisSettings(url=SecretUrl(engine.url)))
     leases = RedisSlots(server)
     ledgers = {pool: Ledger(pool) for pool in CAPACITIES}
+    told_at = time.monotonic()
     notes = tmp_path / "notes"
     notes.mkdir()
     for pool in CAPACITIES:
@@ -236,8 +250,12 @@ async def test_nothing_is_oversold_leaked_or_left(
             while race.alive:
                 await asyncio.sleep(random.uniform(0.1, 0.5))  # trouble comes at random moments
                 if race.operations() < operations * 0.95:
-                    await trouble(race, proxies, server.client, share)
-                await audit(leases, ledgers)
+                    await try_to(trouble(race, proxies, server.client, share))
+                await try_to(audit(leases, ledgers))
+                if size is LONG and time.monotonic() > told_at + 15:
+                    told_at = time.monotonic()
+                    sys.stdout.write(f"{race.operations()} operations, {race.kills} killed\n")
+                    sys.stdout.flush()
         finally:
             await race.end()
     codes = {process.returncode for process in race.racers.values()}
@@ -246,11 +264,17 @@ async def test_nothing_is_oversold_leaked_or_left(
     assert done >= operations * 0.9
 
     async def nothing_is_held() -> bool:
+        await try_to(clean_up())
+        return all(not ledger.held for ledger in ledgers.values()) and await nothing_is_stored()
+
+    async def nothing_is_stored() -> bool:
+        return await server.client.exists(*(key for pool in CAPACITIES for key in pool_keys(pool)[:3])) == 0
+
+    async def clean_up() -> None:
         for pool in CAPACITIES:
             while (await leases.reap(pool)).more:
                 pass
         await audit(leases, ledgers)
-        return await server.client.exists(*(key for pool in CAPACITIES for key in pool_keys(pool)[:3])) == 0
 
     await eventually(nothing_is_held, within=max(TTLS_MS) / 1000 + 10)
     for pool, ledger in ledgers.items():

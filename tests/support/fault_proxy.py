@@ -40,6 +40,8 @@ class FaultProxy:
         """Seconds by which each piece of a reply is late."""
         self.refuse = False
         """Whether new connections are ended at once."""
+        self.database = "0"
+        """The logical database that :attr:`url` names."""
         self.port = 0
         self.connections = 0
         """How many connections there have been."""
@@ -63,7 +65,7 @@ class FaultProxy:
 
     @property
     def url(self) -> str:
-        return f"redis://{_HOST}:{self.port}/0"
+        return f"redis://{_HOST}:{self.port}/{self.database}"
 
     def cut(self) -> None:
         """End every connection at once, as a restart of the network does."""
