@@ -13,10 +13,10 @@ from lease_service.servicer import LeaseServicer
 from lease_service.settings import Settings
 from lease_service.store.keys import EVERYBODY
 from lease_service.store.postgres import PostgresPolicies
+from lease_service.store.postgres_ticket_key import TicketKey
 from lease_service.store.redis import RedisSlots
+from lease_service.store.redis_identity import identify, trust
 from lease_service.store.redis_wake_ups import WakeUps
-from lease_service.store.server_identity import identify, trust
-from lease_service.store.ticket_key import TicketKey
 from servicekit.clock import SystemClock
 from servicekit.failures import describe
 from servicekit.grpc_server import GrpcServer

@@ -22,7 +22,7 @@ from lease_service.domain.policy_cache import PolicyCache
 from lease_service.domain.slots import Slots
 from lease_service.domain.tickets import Tickets
 from lease_service.store.redis import RedisSlots
-from lease_service.store.server_identity import identify
+from lease_service.store.redis_identity import identify
 from servicekit.clock import SystemClock
 from servicekit.errors import ServiceError
 from servicekit.ids import new_token

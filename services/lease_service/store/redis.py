@@ -27,10 +27,10 @@ from lease_service.domain.model import (
     Waiter,
 )
 from lease_service.domain.tickets import KEY_BYTES, Ticket, Tickets
-from lease_service.store import slot_metrics
+from lease_service.store import redis_metrics
 from lease_service.store.keys import EVERYBODY, PROBE_POOL, audit_key, pool_keys, wake_channel
 from lease_service.store.redis_scripts import ScriptRunner, load_script, unconfirmed
-from lease_service.store.server_watch import ServerWatch
+from lease_service.store.redis_watch import ServerWatch
 from servicekit.errors import Reason, ServiceError
 from servicekit.ids import new_token
 from servicekit.redis import Redis
@@ -45,7 +45,7 @@ class RedisSlots:
     """The leases of every pool. A Component: refuses to start on a server that evicts keys.
 
     Args:
-        server: where the leases live; greets with `identify` or `trust` of :mod:`lease_service.store.server_identity`.
+        server: where the leases live; greets with `identify` or `trust` of :mod:`lease_service.store.redis_identity`.
         tickets: signs what holders show after a failover; by default only this process knows its tickets again.
         confirm_within: how long a grant waits until a replica has it; None: not at all.
     """
@@ -146,7 +146,7 @@ class RedisSlots:
             )
         ]
         result = AcquireResult(attempts, scope.decode(), used, capacity, retry_after)
-        slot_metrics.note_acquired(claim.pool, result)
+        redis_metrics.note_acquired(claim.pool, result)
         return result
 
     async def renew(self, pool: str, items: Sequence[RenewItem]) -> list[RenewResult]:
@@ -159,8 +159,8 @@ class RedisSlots:
             restored = await self._bring_back(pool, [items[place] for place in forgotten])
             for place, result in zip(forgotten, restored, strict=True):
                 results[place] = result
-            slot_metrics.note_restored(pool, restored)
-        slot_metrics.note_renewed(pool, results)
+            redis_metrics.note_restored(pool, restored)
+        redis_metrics.note_renewed(pool, results)
         return results
 
     async def _bring_back(self, pool: str, items: Sequence[RenewItem]) -> list[RenewResult]:
@@ -199,7 +199,7 @@ class RedisSlots:
             ReleaseResult(token, freed=freed == 1, late=freed < 0, held_ms=held)
             for token, (freed, held) in zip(tokens, _rows(answer, 2), strict=True)
         ]
-        slot_metrics.note_released(pool, results)
+        redis_metrics.note_released(pool, results)
         return results
 
     async def force_release(self, pool: str, token: str, note: str) -> tuple[bool, int]:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from lease_service.store.server_identity import TRUSTED, identity_of
+from lease_service.store.redis_identity import TRUSTED, identity_of
 from servicekit.logs import get_logger
 from servicekit.redis import NO_EVICTION, Redis
 from servicekit.redis_wire import Wire
