@@ -29,7 +29,7 @@ from lease_service.messages import (
 from servicekit.errors import Reason, ServiceError, invalid_field
 from servicekit.failures import service_error
 from servicekit.logs import get_logger
-from servicekit.telemetry import Metric, counter
+from servicekit.telemetry import Metric, counter, histogram
 from sluicegate.lease.v1 import lease_pb2 as wire
 
 _MOST_RESULTS = 500
@@ -152,6 +152,12 @@ def _known(error: Exception) -> ServiceError:
         _log.error("a call on a session failed", exc_info=error)
         return ServiceError(Reason.INTERNAL, "an internal error; the service's log has it")
     return known
+
+
+def note_wait(pool: str, attempt: Attempt) -> None:
+    """Measure how long a granted request had waited."""
+    if attempt.held:
+        histogram(Metric.SLOT_WAIT_SECONDS).labels(pool).observe(attempt.waited_ms / 1000)
 
 
 def _count(operation: str, outcomes: Iterable[str]) -> None:

@@ -92,3 +92,4 @@ class Reaper:
         for scope in state.scopes:
             gauge(Metric.SLOTS_USED).labels(pool, scope.scope).set(scope.used)
             gauge(Metric.SLOTS_CAPACITY).labels(pool, scope.scope).set(scope.capacity)
+            gauge(Metric.SLOTS_WAITING).labels(pool, scope.scope).set(scope.waiting_count)
