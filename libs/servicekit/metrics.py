@@ -49,9 +49,7 @@ class Metric(Enum):
         "sluicegate_slot_requests_total", "Requests for slots.", ("operation", "outcome")
     )
     SLOTS_REAPED = Definition("sluicegate_slots_reaped_total", "Leases removed because they expired.")
-    SLOT_WAIT_SECONDS = Definition(
-        "sluicegate_slot_wait_seconds", "From asking for a slot to the grant.", ("pool",)
-    )
+    SLOT_WAIT_SECONDS = Definition("sluicegate_slot_wait_seconds", "From asking for a slot to the grant.")
     SLOT_HOLD_SECONDS = Definition(
         "sluicegate_slot_hold_seconds", "From a grant to its release.", ("pool",), _SLOW
     )

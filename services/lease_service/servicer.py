@@ -27,7 +27,7 @@ from lease_service.messages import (
     waiter_of,
 )
 from lease_service.session import SessionStream, note_wait
-from servicekit.telemetry import Metric, counter
+from servicekit.telemetry import Metric, counter, histogram
 from sluicegate.lease.v1 import lease_pb2 as wire
 from sluicegate.lease.v1 import lease_pb2_grpc
 
@@ -57,7 +57,9 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
         else:
             result = await self._slots.acquire_batch(claim, [request.token])
         _count("acquire", result.attempts[0].outcome.name)
-        return granted_of(require_held(claim, result))
+        attempt = require_held(claim, result)
+        histogram(Metric.SLOT_WAIT_SECONDS).observe(attempt.waited_ms / 1000)
+        return granted_of(attempt)
 
     async def AcquireBatch(
         self, request: wire.AcquireBatchRequest, context: Any

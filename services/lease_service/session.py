@@ -127,6 +127,7 @@ def _operation(item: wire.SessionItem) -> Operation:
 def _result(request_id: int, answer: Answer) -> wire.SessionResult:
     if isinstance(answer, Attempt):
         _count("acquire", [answer.outcome.name])
+        histogram(Metric.SLOT_WAIT_SECONDS).observe(answer.waited_ms / 1000)
         return wire.SessionResult(request_id=request_id, acquire=granted_of(answer))
     if isinstance(answer, Loss):
         _count("loss", ["lost"])

@@ -189,9 +189,16 @@ class Ledger:
 async def audit(leases: RedisSlots, ledgers: dict[str, Ledger]) -> None:
     """Move every event there is now into the ledgers."""
     for pool, ledger in ledgers.items():
-        while events := await leases.read_audit(pool, 500):
+        while events := await leases.read_audit(pool, 1_000):
             ledger.replay(events)
             await leases.trim_audit(pool, events[-1].event_id)
+
+
+async def keep_auditing(leases: RedisSlots, ledgers: dict[str, Ledger]) -> None:
+    """Replay events all the time; ends with the first that must not be."""
+    while True:
+        await try_to(audit(leases, ledgers))
+        await asyncio.sleep(0.05)
 
 
 async def try_to(work: Awaitable[None]) -> None:
@@ -244,6 +251,7 @@ async def test_nothing_is_oversold_leaked_or_left(
     proxies = [FaultProxy(engine.port) for _ in range(PROXIES)]
     async with proxies[0], proxies[1], proxies[2], proxies[3]:
         race = Race(notes, [engine.url, *(proxy.url for proxy in proxies)])
+        auditing = asyncio.create_task(keep_auditing(leases, ledgers))
         try:
             for _ in range(processes):
                 await race.start(share)
@@ -251,13 +259,18 @@ async def test_nothing_is_oversold_leaked_or_left(
                 await asyncio.sleep(random.uniform(0.1, 0.5))  # trouble comes at random moments
                 if race.operations() < operations * 0.95:
                     await try_to(trouble(race, proxies, server.client, share))
-                await try_to(audit(leases, ledgers))
                 if size is LONG and time.monotonic() > told_at + 15:
                     told_at = time.monotonic()
                     sys.stdout.write(f"{race.operations()} operations, {race.kills} killed\n")
                     sys.stdout.flush()
+                if auditing.done():
+                    break
         finally:
             await race.end()
+            auditing.cancel()
+            await asyncio.wait({auditing})
+    if not auditing.cancelled():
+        auditing.result()  # says what was oversold
     codes = {process.returncode for process in race.racers.values()}
     assert codes <= {0, -signal.SIGKILL}
     done = race.operations()

@@ -88,7 +88,8 @@ class Slots:
                 leases may have been granted: they are given back in the background.
         """
         _check(claim, tokens)
-        claim = replace(claim, ttl_ms=claim.ttl_ms or DEFAULT_TTL_MS)
+        if not claim.ttl_ms:
+            claim = replace(claim, ttl_ms=DEFAULT_TTL_MS)
         return await within(CALL_SECONDS, self._acquire(claim, tokens, wait))
 
     async def renew(self, pool: str, items: Sequence[RenewItem]) -> list[RenewResult]:
