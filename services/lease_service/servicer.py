@@ -27,7 +27,7 @@ from lease_service.messages import (
     waiter_of,
 )
 from lease_service.session import SessionStream, note_wait
-from servicekit.telemetry import Metric, counter, histogram
+from servicekit.telemetry import Metric, counter
 from sluicegate.lease.v1 import lease_pb2 as wire
 from sluicegate.lease.v1 import lease_pb2_grpc
 
@@ -53,13 +53,11 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
         claim = claim_of(request)
         if request.wait_ms:
             result = await self._waiting.acquire(claim, request.token, wait_of(request))
-            note_wait(request.pool, result.attempts[0])
         else:
             result = await self._slots.acquire_batch(claim, [request.token])
         _count("acquire", result.attempts[0].outcome.name)
-        attempt = require_held(claim, result)
-        histogram(Metric.SLOT_WAIT_SECONDS).observe(attempt.waited_ms / 1000)
-        return granted_of(attempt)
+        note_wait(result.attempts[0])
+        return granted_of(require_held(claim, result))
 
     async def AcquireBatch(
         self, request: wire.AcquireBatchRequest, context: Any

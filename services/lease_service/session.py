@@ -127,7 +127,7 @@ def _operation(item: wire.SessionItem) -> Operation:
 def _result(request_id: int, answer: Answer) -> wire.SessionResult:
     if isinstance(answer, Attempt):
         _count("acquire", [answer.outcome.name])
-        histogram(Metric.SLOT_WAIT_SECONDS).observe(answer.waited_ms / 1000)
+        note_wait(answer)
         return wire.SessionResult(request_id=request_id, acquire=granted_of(answer))
     if isinstance(answer, Loss):
         _count("loss", ["lost"])
@@ -155,10 +155,10 @@ def _known(error: Exception) -> ServiceError:
     return known
 
 
-def note_wait(pool: str, attempt: Attempt) -> None:
-    """Measure how long a granted request had waited."""
+def note_wait(attempt: Attempt) -> None:
+    """Measure how long a granted request had waited; 0 for one that was granted at once."""
     if attempt.held:
-        histogram(Metric.SLOT_WAIT_SECONDS).labels(pool).observe(attempt.waited_ms / 1000)
+        histogram(Metric.SLOT_WAIT_SECONDS).observe(attempt.waited_ms / 1000)
 
 
 def _count(operation: str, outcomes: Iterable[str]) -> None:
