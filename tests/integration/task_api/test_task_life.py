@@ -1,5 +1,6 @@
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -251,10 +252,10 @@ async def test_a_handler_that_blocks_the_event_loop_keeps_its_claim(database: st
     async with task_stack(database, redis_url, claims__lease="2s", claims__slot_life="4s") as api:
         task = await api.create()
         process = await asyncio.create_subprocess_exec(
-            "python", "-m", "tests.support.blocking_worker", api.address, stdout=asyncio.subprocess.PIPE
+            sys.executable, "-m", "tests.support.blocking_worker", api.address, stdout=asyncio.subprocess.PIPE
         )
         try:
-            assert await ended(api, task.task_id, within=60) == "succeeded"
+            assert await ended(api, task.task_id, within=90) == "succeeded"
         finally:
             process.terminate()
             await process.wait()
