@@ -34,6 +34,7 @@ from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT, LONG = (4, 1_200), (16, 200_000)
+PAUSES = {SHORT: (0.1, 0.5), LONG: (0.5, 2.5)}
 PROXIES = 4
 LINGER_MS = 60_000
 DOCUMENTED = ("f", "e")
@@ -256,7 +257,7 @@ async def test_nothing_is_oversold_leaked_or_left(
             for _ in range(processes):
                 await race.start(share)
             while race.alive:
-                await asyncio.sleep(random.uniform(0.1, 0.5))  # trouble comes at random moments
+                await asyncio.sleep(random.uniform(*PAUSES[size]))  # trouble comes at random moments
                 if race.operations() < operations * 0.95:
                     await try_to(trouble(race, proxies, server.client, share))
                 if size is LONG and time.monotonic() > told_at + 15:
