@@ -17,6 +17,7 @@ from sluicegate_client.wire import (
     NewerSchemaError,
     Reading,
     check_choice,
+    check_identifier,
     check_instant,
     check_integer,
     check_observation_id,
@@ -81,10 +82,10 @@ class ObservationMessage:
 
     def __post_init__(self) -> None:
         """Strip, check and normalise every field; raises INVALID_FIELD."""
-        _strip(self, "card_id", "account_id", "raw")
+        _strip(self, "raw")
         check_observation_id(self.observation_id, self.observed_at)
-        check_text("card_id", self.card_id, max_bytes=_MAX_ID_BYTES, required=True)
-        check_text("account_id", self.account_id, max_bytes=_MAX_ID_BYTES)
+        check_identifier("card_id", self.card_id, max_bytes=_MAX_ID_BYTES, required=True)
+        check_identifier("account_id", self.account_id, max_bytes=_MAX_ID_BYTES)
         check_choice("kind", self.kind, _KINDS)
         check_choice("source", self.source, _SOURCES)
         check_text("raw", self.raw, max_bytes=MAX_RAW_BYTES)
@@ -155,10 +156,10 @@ class CollectionMessage:
 
     def __post_init__(self) -> None:
         """Strip, check and normalise every field; raises INVALID_FIELD."""
-        _strip(self, "card_id", "account_id", "raw", "error")
+        _strip(self, "raw", "error")
         check_observation_id(self.observation_id, self.observed_at)
-        check_text("card_id", self.card_id, max_bytes=_MAX_ID_BYTES, required=True)
-        check_text("account_id", self.account_id, max_bytes=_MAX_ID_BYTES, required=True)
+        check_identifier("card_id", self.card_id, max_bytes=_MAX_ID_BYTES, required=True)
+        check_identifier("account_id", self.account_id, max_bytes=_MAX_ID_BYTES, required=True)
         check_choice("kind", self.kind, _KINDS)
         check_choice("outcome", self.outcome, _OUTCOMES)
         check_text("raw", self.raw, max_bytes=MAX_RAW_BYTES)
@@ -232,8 +233,8 @@ class CardEventMessage:
 
     def __post_init__(self) -> None:
         """Check every field; raises INVALID_FIELD."""
-        check_text("card_id", self.card_id, max_bytes=_MAX_ID_BYTES, required=True)
-        check_text("account_id", self.account_id, max_bytes=_MAX_ID_BYTES, required=True)
+        check_identifier("card_id", self.card_id, max_bytes=_MAX_ID_BYTES, required=True)
+        check_identifier("account_id", self.account_id, max_bytes=_MAX_ID_BYTES, required=True)
         check_text("type", self.type, max_bytes=_MAX_ID_BYTES, required=True)
         check_instant("observed_at", self.observed_at)
         if not isinstance(self.data, dict):

@@ -141,6 +141,13 @@ def check_text(name: str, value: Any, *, max_bytes: int, required: bool = False)
         raise invalid_field(name, f"should be at most {max_bytes} bytes long")
 
 
+def check_identifier(name: str, value: Any, *, max_bytes: int, required: bool = False) -> None:
+    """Check an id like text, and refuse what would have to be stripped: the rest could be another one's id."""
+    if isinstance(value, str) and strip_text(value)[1]:
+        raise invalid_field(name, "should hold no NUL and no lone surrogate")
+    check_text(name, value, max_bytes=max_bytes, required=required)
+
+
 def check_choice(name: str, value: Any, choices: frozenset[str]) -> None:
     """Check that a value is one of a few words."""
     if not isinstance(value, str) or value not in choices:

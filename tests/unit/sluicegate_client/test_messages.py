@@ -79,11 +79,18 @@ def test_a_traffic_reading_has_exactly_one_known_form(reading: Any) -> None:
 
 
 def test_nul_and_lone_surrogates_are_stripped_and_counted() -> None:
-    message = ObservationMessage.decode(body(raw="a\x00b\ud800c\udfff\U0001f600", card_id="89\x0086001"))
+    message = ObservationMessage.decode(body(raw="a\x00b\ud800c\udfff\U0001f600"))
     assert message.raw == "abc\U0001f600"
-    assert message.card_id == "8986001"
-    assert message.stripped_count == 4
+    assert message.stripped_count == 3
     assert ObservationMessage.decode(message.encode()).stripped_count == 0
+
+
+@pytest.mark.parametrize("name", ["card_id", "account_id"])
+@pytest.mark.parametrize(
+    "value", ["8901260001000000087\x00", "890126000100000\ud8000087"], ids=["nul", "surrogate"]
+)
+def test_an_id_is_refused_rather_than_stripped_to_anothers(name: str, value: str) -> None:
+    refused(body(**{name: value}), name)
 
 
 def test_nul_written_as_an_escape_is_stripped() -> None:
