@@ -33,7 +33,7 @@ async def collected(system: System, more: int) -> None:
     async def there() -> bool:
         return await system.number(count) >= wanted
 
-    await eventually(there, within=90)
+    await eventually(there, within=180)
 
 
 async def assert_everything_once(system: System) -> None:
