@@ -18,8 +18,9 @@ from sluicegate_cli.topics import TOPICS
 from sluicegate_cli.up.child import Child
 from sluicegate_cli.up.demo import prepare
 from sluicegate_cli.up.engines import Engines, start_engines
-from sluicegate_cli.up.lock import DataLock
+from sluicegate_cli.up.lock import DataLock, port_choice
 from sluicegate_cli.up.options import UpOptions
+from sluicegate_cli.up.ports import asked
 from sluicegate_cli.up.rates import Rates
 from sluicegate_cli.up.readiness import wait_http, wait_serving
 from sluicegate_cli.up.screen import Row, Screen
@@ -71,15 +72,18 @@ class _Run:
 
     async def _start(self) -> Plan:
         self._screen.say(f"data: {self._options.data_dir}")
-        plan = choose_ports(self._options, self._screen)
+        if self._options.port:
+            asked("web console", self._options.port)
         await start_engines(self._engines, self._options, self._screen)
         applied = migrate(self._engines.postgres_dsn)
         self._screen.say(f"migrations: {len(applied)} applied" if applied else "migrations: up to date")
         await NsqAdmin(self._engines.nsq_settings).prime(TOPICS)
-        everyone = children(self._options, self._engines, plan)
-        services = [child for child in everyone if child.name != DEMO_WORKER]
-        self._start_all(services)
-        await self._wait_all(services, plan)
+        async with port_choice(self._screen.say):
+            plan = choose_ports(self._options, self._screen)
+            everyone = children(self._options, self._engines, plan)
+            services = [child for child in everyone if child.name != DEMO_WORKER]
+            self._start_all(services)
+            await self._wait_all(services, plan)
         state = self._save_state(plan)
         done = await self._prepare_demo(plan, state)
         self._start_all([child for child in everyone if child.name == DEMO_WORKER])
