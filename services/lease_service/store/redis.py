@@ -1,5 +1,6 @@
 """Leases in Redis: every operation is one script; see ``lua/``."""
 
+import json
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -351,18 +352,17 @@ def _scope_state(policy: Policy, row: Sequence[Any]) -> ScopeState:
 
 
 def _audit_event(pool: str, identifier: bytes, fields: dict[bytes, bytes]) -> AuditEvent:
-    text = {name.decode(): value.decode(errors="replace") for name, value in fields.items()}
-    milliseconds = int(identifier.split(b"-")[0])
+    kind, token, fence, weight, scopes, owner, job, note = json.loads(fields[b"e"].decode(errors="replace"))
     return AuditEvent(
         pool=pool,
         event_id=identifier.decode(),
-        kind=text["k"],
-        at=_EPOCH + timedelta(milliseconds=milliseconds),
-        token=text["t"],
-        fence=int(text["f"]),
-        weight=int(text["w"]),
-        scopes=tuple(filter(None, text["s"].split(","))),
-        owner=text["o"],
-        job=text["j"],
-        note=text["n"],
+        kind=kind,
+        at=_EPOCH + timedelta(milliseconds=int(identifier.split(b"-")[0])),
+        token=token,
+        fence=int(fence),
+        weight=int(weight),
+        scopes=tuple(filter(None, scopes.split(","))),
+        owner=owner,
+        job=job,
+        note=note,
     )

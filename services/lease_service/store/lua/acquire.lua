@@ -58,7 +58,8 @@ if #adopted > 0 then
   keep(P, now + ttl)
 end
 local reserved, more = {}, false
-if redis.call('EXISTS', W) == 1 then
+local somebody_waits = redis.call('EXISTS', W) == 1
+if somebody_waits then
   if wait then
     redis.call('HDEL', T, '~' .. channel)
   end
@@ -177,7 +178,7 @@ local function settle(token)
     end
     return still_holds(token, expires, record)
   end
-  local waiter = redis.call('HGET', W, token)
+  local waiter = somebody_waits and redis.call('HGET', W, token)
   if waiter then
     return still_waits(token, waiter)
   end

@@ -57,10 +57,10 @@ local function keep_all(until_ms)
   keep(X, until_ms)
 end
 
--- Append one audit event. O(1).
+-- Append one audit event: a JSON list in one field, which costs half of a field per value. O(1).
 local function audit(kind, token, fence, weight, scopes, owner, job, note)
-  redis.call('XADD', A, 'MAXLEN', '~', AUDIT_MOST, '*', 'k', kind, 't', token, 'f', whole(fence), 'w', whole(weight),
-    's', scopes, 'o', owner, 'j', job, 'n', note)
+  redis.call('XADD', A, 'MAXLEN', '~', AUDIT_MOST, '*', 'e',
+    cjson.encode({kind, token, whole(fence), whole(weight), scopes, owner, job, note}))
 end
 
 -- Record of a lease: fence owner job weight ttl_ms born_ms max_until_ms scope...; max_until_ms 0 is unlimited.
