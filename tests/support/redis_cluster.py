@@ -16,7 +16,7 @@ from devengines.valkey import ValkeyProcess
 NODES = 3
 SLOTS = 16_384
 
-_READY_SECONDS = 30.0
+_READY_SECONDS = 60.0
 _PAUSE_SECONDS = 0.05
 
 
