@@ -57,13 +57,16 @@ if #adopted > 0 then
   redis.call('HSET', P, unpack(adopted))
   keep(P, now + ttl)
 end
-local reserved, more = {}, false
-local somebody_waits = redis.call('EXISTS', W) == 1
-if somebody_waits then
+local reserved, more, queue = {}, false, nil
+local function the_queue()
+  queue = queue or open_queue()
+  return queue
+end
+if somebody_waits() then
   if wait then
     redis.call('HDEL', T, '~' .. channel)
   end
-  reserved, more = dispatch(relearn)
+  reserved, more = the_queue().dispatch(relearn)
 end
 
 -- Used weights, room for how many more leases, in which scope it ends.
@@ -126,7 +129,7 @@ local function refuse_or_wait(token, code)
   local cost = math.max(math.floor(weight * UNIT / tonumber(share)), 1)
   local sorted = {unpack(scopes)}
   table.sort(sorted)
-  local waiter = join(token, priority .. ' ' .. whole(weight) .. ' ' .. table.concat(sorted, ','), tenant,
+  local waiter = the_queue().join(token, priority .. ' ' .. whole(weight) .. ' ' .. table.concat(sorted, ','), tenant,
     place ~= '0' and digits(tonumber(place), 16), {pool = tonumber(most_waiting), tenant = tonumber(most_of_tenant)},
     {channel = channel, exact = tonumber(exact), deadline = deadline, owner = owner, job = job, ttl = ttl, cost = cost})
   if not waiter then
@@ -178,7 +181,7 @@ local function settle(token)
     end
     return still_holds(token, expires, record)
   end
-  local waiter = somebody_waits and redis.call('HGET', W, token)
+  local waiter = queue and redis.call('HGET', W, token)
   if waiter then
     return still_waits(token, waiter)
   end
@@ -220,9 +223,11 @@ if granted then
   redis.call('SET', F, whole(fence))
   keep_all(now + life)
 end
-close_queue()
+if queue then
+  queue.close()
+end
 if latest_wait > 0 then
-  keep_queue(latest_wait)
+  queue.keep(latest_wait)
 end
 if refused then
   narrow = too_wide or narrow

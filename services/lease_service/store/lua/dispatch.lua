@@ -8,8 +8,11 @@
 
 local reaped = reap()
 local longest = tonumber(ARGV[1])
-local _, more = dispatch(longest > 0 and longest or nil)
-close_queue()
+local queue, more = somebody_waits() and open_queue(), false
+if queue then
+  more = select(2, queue.dispatch(longest > 0 and longest or nil))
+  queue.close()
+end
 local first = redis.call('ZRANGE', H, 0, 0, 'WITHSCORES')
 local overdue = redis.call('ZRANGE', D, 0, 0, 'WITHSCORES')
 local soonest = math.min(tonumber(first[2]) or math.huge, tonumber(overdue[2]) or math.huge)

@@ -7,8 +7,7 @@
 -- Cost    O(looked at).
 
 if reap() > 0 then
-  dispatch()
-  close_queue()
+  pass_on()
 end
 local holders, soonest, waiting = {}, {}, {}
 local function note(left, _, _, _, _, _, _, _, ...)

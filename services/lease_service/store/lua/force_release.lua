@@ -8,7 +8,8 @@
 
 local token = ARGV[1]
 local live = remaining_of(token)
-local waiter = leave(token)
+local queue = somebody_waits() and open_queue()
+local waiter = queue and queue.leave(token)
 local fence = tonumber(redis.call('GET', F) or 0)
 drop('force', token, now, ARGV[2])
 keep(X, now)
@@ -20,6 +21,8 @@ if waiter then
   audit('force', token, 0, 0, '', waiter.owner, waiter.job, ARGV[2])
 end
 redis.call('PUBLISH', ARGV[3], string.match(H, '{(.*)}') .. ' ' .. token .. ' 0')
-dispatch()
-close_queue()
+if queue then
+  queue.dispatch()
+  queue.close()
+end
 return {(live or waiter) and 1 or 0, fence}

@@ -6,8 +6,11 @@
 -- Cost    O(reaped * log n + tombstones).
 
 local reaped = reap()
-local _, more = dispatch()
-close_queue()
+local queue, more = somebody_waits() and open_queue(), false
+if queue then
+  more = select(2, queue.dispatch())
+  queue.close()
+end
 local spent = redis.call('ZRANGEBYSCORE', X, '-inf', whole(now), 'LIMIT', 0, ARGV[1])
 if #spent > 0 then
   redis.call('ZREM', X, unpack(spent))

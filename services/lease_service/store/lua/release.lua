@@ -7,13 +7,16 @@
 --         goes to waiters.
 -- Cost    O(S + log n) per token.
 
+local queue = somebody_waits() and open_queue()
 local answer = {}
 for i = 1, #ARGV do
   local token = ARGV[i]
   local expires = redis.call('ZSCORE', H, token)
   local freed, held = 0, 0
   if not expires then
-    leave(token)
+    if queue then
+      queue.leave(token)
+    end
     redis.call('ZADD', X, 'GT', whole(now + SPENT_MS), token)
   elseif tonumber(expires) > now then
     freed, held = 1, now - (drop('release', token, now, '') or now)
@@ -25,6 +28,8 @@ for i = 1, #ARGV do
   answer[#answer + 1] = math.max(held, 0)
 end
 keep(X, now)
-dispatch()
-close_queue()
+if queue then
+  queue.dispatch()
+  queue.close()
+end
 return answer

@@ -73,7 +73,6 @@ if latest > 0 then
   keep_all(latest)
 end
 if next(smaller) then
-  dispatch()
-  close_queue()
+  pass_on()
 end
 return answer

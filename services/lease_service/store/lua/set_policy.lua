@@ -18,6 +18,5 @@ keep(P, now)
 if ARGV[1] == '1' and redis.call('SET', F, whole(now_us), 'NX') then
   write_epoch(0, 0)
 end
-dispatch()
-close_queue()
+pass_on()
 return changed
