@@ -1,6 +1,7 @@
 """All operations in any order against a plain-Python oracle, on the real engine, in the test's time."""
 
 import asyncio
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,7 +41,9 @@ from tests.support.lease_oracle import Oracle
 SCOPES = ("a", "b", "c")
 TOKENS = [f"{number:032x}" for number in range(12)]
 
-token_lists = st.lists(st.sampled_from(TOKENS), min_size=1, max_size=4, unique=True)
+picks = st.integers(0, 59)
+"""Each stands for a token: small ones for a few that may be anything by now, others for fresh or live ones."""
+pick_lists = st.lists(picks, min_size=1, max_size=4, unique=True)
 scope_sets = st.lists(st.sampled_from(SCOPES), min_size=1, max_size=3, unique=True)
 ttls = st.sampled_from([500, 1_000, 5_000, 40_000])
 waits = st.builds(
@@ -49,7 +52,7 @@ waits = st.builds(
     tenant=st.sampled_from(["gold", "plain", "other"]),
     priority=st.sampled_from([0, 0, 5, -5]),
 )
-RULES = {"shares": {"gold": 3}, "max_waiting": 7, "max_waiting_per_tenant": 4}
+RULES = {"shares": {"gold": 3}, "max_waiting": 14, "max_waiting_per_tenant": 8}
 
 
 class SlotMachine(RuleBasedStateMachine):
@@ -62,6 +65,21 @@ class SlotMachine(RuleBasedStateMachine):
         self.fence = 0
         self.fences: set[int] = set()
         self.versions: list[PoolPolicies] = []
+        self.made = len(TOKENS)
+
+    def fresh(self, chosen: list[int]) -> list[str]:
+        """Return tokens to acquire."""
+        found = []
+        for pick in chosen:
+            self.made += 1
+            found.append(TOKENS[pick] if pick < len(TOKENS) else f"{self.made:032x}")
+        return found
+
+    def live(self, chosen: list[int]) -> list[str]:
+        """Return tokens to do something with."""
+        known = sorted(self.oracle.held.keys() | self.oracle.queue.waiting.keys()) or TOKENS
+        found = (TOKENS[pick] if pick < len(TOKENS) // 2 else known[pick % len(known)] for pick in chosen)
+        return list(dict.fromkeys(found))
 
     def run(self, work: Any) -> Any:
         return self.runner.run(work)
@@ -71,7 +89,7 @@ class SlotMachine(RuleBasedStateMachine):
         self.run(self.server.stop())
         self.runner.close()
 
-    @initialize(capacities=st.tuples(*[st.integers(1, 5)] * 3))
+    @initialize(capacities=st.tuples(*[st.integers(1, 4)] * 3))
     def begin(self, capacities: tuple[int, ...]) -> None:
         async def prepare() -> None:
             self.server = Redis(RedisSettings(url=SecretUrl(self.url)))
@@ -91,13 +109,46 @@ class SlotMachine(RuleBasedStateMachine):
         self.oracle.learn(self.versions[0], SCOPES)
 
     @rule(
-        tokens=token_lists,
+        chosen=pick_lists,
         scopes=scope_sets,
         shape=st.tuples(st.integers(1, 4), ttls, st.sampled_from(["x", "y"])),
         stale=st.integers(0, 2),
         wait=st.one_of(st.none(), waits),
     )
     def acquire(
+        self, chosen: list[int], scopes: list[str], shape: tuple[int, int, str], stale: int, wait: Wait | None
+    ) -> None:
+        self.ask(self.fresh(chosen), scopes, shape, stale, wait)
+
+    @rule(
+        requests=st.lists(
+            st.tuples(
+                st.sampled_from([["a"], ["a"], ["b"], ["a", "b"]]), st.sampled_from([1, 1, 1, 2, 3]), waits
+            ),
+            min_size=1,
+            max_size=6,
+        )
+    )
+    def contend(self, requests: list[tuple[list[str], int, Wait]]) -> None:
+        for scopes, weight, wait in requests:
+            self.ask(self.fresh([59]), scopes, (weight, 40_000, "x"), 0, wait)
+
+    @rule(count=st.integers(1, 3), confirm=st.booleans())
+    def move_on(self, count: int, confirm: bool) -> None:  # noqa: FBT001
+        """Let grants be confirmed and the oldest holders leave, as they do most of the time."""
+        if confirm:
+            self.confirm()
+        for token in list(self.oracle.held)[:count]:
+            self.give_back([token])
+
+    def confirm(self) -> None:
+        """Do what replicas do that are told of grants."""
+        for token in [token for token, lease in self.oracle.held.items() if lease.pushed]:
+            if token in self.oracle.live():
+                lease = self.oracle.held[token]
+                self.ask([token], list(lease.scopes), (lease.weight, lease.ttl, lease.owner), 0, None)
+
+    def ask(
         self, tokens: list[str], scopes: list[str], shape: tuple[int, int, str], stale: int, wait: Wait | None
     ) -> None:
         weight, ttl, owner = shape
@@ -121,8 +172,9 @@ class SlotMachine(RuleBasedStateMachine):
                 assert attempt.fence == held.fence
                 self.fences.add(attempt.fence)
 
-    @rule(tokens=token_lists, ttl=st.sampled_from([0, 0, 700, 20_000]), weight=st.integers(0, 4))
-    def renew(self, tokens: list[str], ttl: int, weight: int) -> None:
+    @rule(chosen=pick_lists, ttl=st.sampled_from([0, 0, 700, 20_000]), weight=st.integers(0, 4))
+    def renew(self, chosen: list[int], ttl: int, weight: int) -> None:
+        tokens = self.live(chosen)
         results = self.run(self.leases.renew(POOL, [RenewItem(token, ttl, weight) for token in tokens]))
         for token, result in zip(tokens, results, strict=True):
             assert (result.outcome, result.remaining_ms, result.weight) == self.oracle.renew(
@@ -130,16 +182,20 @@ class SlotMachine(RuleBasedStateMachine):
             )
         self.oracle.settle(dispatched=self.oracle.shrunk)
 
-    @rule(tokens=token_lists)
-    def release(self, tokens: list[str]) -> None:
+    @rule(chosen=pick_lists)
+    def release(self, chosen: list[int]) -> None:
+        self.give_back(self.live(chosen))
+
+    def give_back(self, tokens: list[str]) -> None:
         results = self.run(self.leases.release(POOL, tokens))
         assert [(result.freed, result.late) for result in results] == [
             self.oracle.release(token) for token in tokens
         ]
         self.oracle.settle()
 
-    @rule(token=st.sampled_from(TOKENS))
-    def force_release(self, token: str) -> None:
+    @rule(pick=picks)
+    def force_release(self, pick: int) -> None:
+        [token] = self.live([pick])
         freed, fence = self.run(self.leases.force_release(POOL, token, "test"))
         waited = token in self.oracle.queue.waiting
         was_live, _ = self.oracle.release(token)
@@ -149,8 +205,13 @@ class SlotMachine(RuleBasedStateMachine):
         assert fence > self.fence
         self.fence = fence
 
-    @rule(step=st.sampled_from([1, 499, 500, 1_000, 10_000, 29_999, 30_000, 90_000]))
-    def let_time_pass(self, step: int) -> None:
+    @rule(
+        step=st.sampled_from([1, 499, 1_000, 2_000, 3_000, 5_000, 5_000, 10_000, 29_999, 30_000, 90_000]),
+        confirm=st.sampled_from([True, True, False]),
+    )
+    def let_time_pass(self, step: int, confirm: bool) -> None:  # noqa: FBT001
+        if confirm:
+            self.confirm()
         self.run(self.clock.advance(step))
         self.oracle.now = self.clock.now_ms
 
@@ -234,6 +295,7 @@ def machine(lease_valkey: SocketValkey, monkeypatch: pytest.MonkeyPatch) -> Iter
     return SlotMachine
 
 
+@pytest.mark.timeout(600)
 def test_every_operation_agrees_with_the_oracle(machine: type[SlotMachine]) -> None:
     run_state_machine_as_test(
         machine,
@@ -245,3 +307,34 @@ def test_every_operation_agrees_with_the_oracle(machine: type[SlotMachine]) -> N
             derandomize=True,
         ),
     )
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.timeout(600)
+def test_a_queue_that_is_never_empty_agrees_with_the_oracle(machine: type[SlotMachine], seed: int) -> None:
+    """Reservations and the turns of lower classes need many grants in a row, with time between them."""
+    choose = random.Random(seed)
+    model = machine()
+    model.begin(capacities=(3, 3, 3))
+
+    def request() -> tuple[list[str], int, Wait]:
+        wait = Wait(
+            wait_ms=choose.choice([20_000, 120_000, 600_000]),
+            tenant=choose.choice(["gold", "plain", "other"]),
+            priority=choose.choice([0, 5, -5]),
+        )
+        return choose.choice([["a"], ["a"], ["b"], ["a", "b"]]), choose.choice([1, 1, 2, 3]), wait
+
+    try:
+        for _ in range(150):
+            model.contend(requests=[request() for _ in range(choose.randint(0, 3))])
+            model.move_on(count=choose.randint(0, 2), confirm=True)
+            if choose.random() < 0.7:
+                model.let_time_pass(step=choose.choice([1, 500, 1_500, 2_900]), confirm=True)
+            if choose.random() < 0.05:
+                capacities = tuple(choose.randint(1, 4) for _ in SCOPES)
+                model.change_policy(capacities=capacities, paused=False, lifetime=0, push=True)
+            model.used_is_the_sum_of_weights()
+            model.the_same_tokens_hold_and_wait()
+    finally:
+        model.teardown()
