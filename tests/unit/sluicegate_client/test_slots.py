@@ -188,7 +188,7 @@ async def test_work_is_cancelled_at_the_local_deadline_when_no_reply_comes(
     setattr(fake, trouble, True)
     began = time.monotonic()
     with pytest.raises(SlotLost):
-        async with slots.hold(POOL, scopes=["poll"], ttl=SHORT) as slot:
+        async with slots.hold(POOL, scopes=["poll"], ttl=3 * SHORT) as slot:
             await forever()
     assert slot.lease.deadline <= began + 2 * SHORT.total_seconds()
     assert fake.renewed
