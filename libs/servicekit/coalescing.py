@@ -54,7 +54,8 @@ class Coalescer(Generic[Item, Result]):
             await asyncio.wait(set(self._running))
 
     def _wake(self) -> None:
-        if len(self._running) < self._lanes:
+        # A lane that has ended counts as free at once, also in the moment before its done callback has run.
+        if sum(not task.done() for task in self._running) < self._lanes:
             task = asyncio.get_running_loop().create_task(self._run())
             self._running.add(task)
             task.add_done_callback(self._running.discard)

@@ -3,11 +3,10 @@
 import errno
 import socket
 
-import asyncpg
 import redis.exceptions
 
 from servicekit.errors import Reason, ServiceError
-from servicekit.sqlstate import FailureClass, classify
+from servicekit.sqlstate import POSTGRES_ERRORS, FailureClass, classify
 
 _REDIS_AWAY = (
     redis.exceptions.ConnectionError,
@@ -42,7 +41,7 @@ def service_error(error: BaseException) -> ServiceError | None:
     """
     if isinstance(error, ServiceError):
         return error
-    if isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError):
+    if isinstance(error, POSTGRES_ERRORS):
         return _from_postgres(error)
     if isinstance(error, redis.exceptions.RedisError):
         return _from_redis(error)
@@ -74,7 +73,7 @@ def describe(error: BaseException) -> str:
     return " ".join(text.split())
 
 
-def _from_postgres(error: asyncpg.PostgresError | asyncpg.InterfaceError) -> ServiceError | None:
+def _from_postgres(error: BaseException) -> ServiceError | None:
     match classify(error):
         case FailureClass.INFRASTRUCTURE:
             return ServiceError(Reason.DEPENDENCY_AWAY, "PostgreSQL is away")

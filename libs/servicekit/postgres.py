@@ -14,10 +14,19 @@ from asyncpg.pool import PoolConnectionProxy
 from servicekit.errors import Reason, ServiceError
 from servicekit.resources import load_store_file
 from servicekit.settings import PostgresSettings
-from servicekit.sqlstate import FailureClass, classify
+from servicekit.sqlstate import POSTGRES_ERRORS, FailureClass, classify
 from servicekit.values import hide_passwords
 
-__all__ = ["Connection", "FailureClass", "InitHook", "Pool", "Postgres", "classify", "load_sql"]
+__all__ = [
+    "POSTGRES_ERRORS",
+    "Connection",
+    "FailureClass",
+    "InitHook",
+    "Pool",
+    "Postgres",
+    "classify",
+    "load_sql",
+]
 
 _CLOSE_SECONDS = 5.0
 _PROBE = "SELECT pg_is_in_recovery(), txid_current_if_assigned() IS NULL"

@@ -9,6 +9,9 @@ import asyncpg
 
 from servicekit.errors import Reason, ServiceError
 
+POSTGRES_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""Everything that asyncpg raises of its own."""
+
 
 class FailureClass(Enum):
     """What to do about a failed database operation."""
@@ -58,8 +61,9 @@ def classify(error: BaseException) -> FailureClass:
         return FailureClass.INFRASTRUCTURE
     if isinstance(error, TimeoutError):
         return FailureClass.RETRY_LATER
-    if isinstance(error, OSError) or type(error) is asyncpg.InterfaceError:
-        # asyncpg gives no SQLSTATE when its side of the connection or the pool is closed.
+    if isinstance(error, OSError | asyncpg.InternalClientError) or type(error) is asyncpg.InterfaceError:
+        # asyncpg gives no SQLSTATE when its side of the connection or the pool is closed, and an InternalClientError
+        # when a statement meets a connection that the server is just cutting.
         return FailureClass.INFRASTRUCTURE
     return FailureClass.UNKNOWN
 

@@ -19,7 +19,7 @@ from servicekit.failures import service_error
 from servicekit.postgres import Postgres
 from servicekit.redis import NO_EVICTION, Redis, Script
 from servicekit.settings import PostgresSettings, RedisSettings
-from servicekit.sqlstate import FailureClass, classify
+from servicekit.sqlstate import POSTGRES_ERRORS, FailureClass, classify
 from servicekit.values import SecretUrl
 from tests.support.waiting import eventually
 
@@ -150,7 +150,7 @@ async def test_connections_cut_by_the_server_are_replaced(postgres: Postgres) ->
     async def works() -> bool:
         try:
             return bool(await postgres.pool.fetchval("SELECT 1"))
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        except (*POSTGRES_ERRORS, OSError) as error:
             known = service_error(error)
             assert known is not None
             assert known.reason is Reason.DEPENDENCY_AWAY

@@ -18,6 +18,7 @@ from devengines.valkey import ValkeyProcess
 from servicekit.errors import ServiceError
 from servicekit.nsq.admin import NsqAdmin
 from servicekit.settings import NsqSettings
+from servicekit.sqlstate import POSTGRES_ERRORS
 from servicekit.values import hide_passwords
 from sluicegate_cli.outcome import CommandError, ExitCode
 from sluicegate_cli.up.options import Broker, UpOptions
@@ -173,7 +174,7 @@ async def _check_postgres(dsn: str) -> None:
     try:
         connection = await asyncpg.connect(dsn, timeout=_SECONDS)
         await connection.close()
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError, TimeoutError) as error:
+    except (OSError, *POSTGRES_ERRORS, ValueError, TimeoutError) as error:
         raise _away("PostgreSQL", dsn, "SLUICEGATE_POSTGRES_DSN", error) from error
 
 

@@ -3,12 +3,10 @@
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 
-import asyncpg
-
 from export_worker.domain.encoding import RecordRow
 from export_worker.domain.request import ExportRequest
 from servicekit.failures import service_error
-from servicekit.postgres import Postgres, load_sql
+from servicekit.postgres import POSTGRES_ERRORS, Postgres, load_sql
 
 _RECORDS = load_sql("export_worker", "records")
 _HAS_ACCOUNT = load_sql("export_worker", "has_account")
@@ -40,7 +38,7 @@ class PostgresRecordSource:
 def _errors() -> Iterator[None]:
     try:
         yield
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+    except (*POSTGRES_ERRORS, OSError, TimeoutError) as error:
         known = service_error(error)
         if known is None:
             raise

@@ -6,8 +6,6 @@ from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import asyncpg
-
 from ingest_service.domain.applying import FailureKind, StoreError
 from ingest_service.domain.deciding import Window, decide
 from ingest_service.domain.metering import CycleState
@@ -15,7 +13,7 @@ from ingest_service.domain.observations import Observation
 from ingest_service.domain.state import CardState, Changes, Loaded, StatusState
 from servicekit.errors import ServiceError
 from servicekit.ids import uuid7_time
-from servicekit.postgres import FailureClass, Postgres, classify, load_sql
+from servicekit.postgres import POSTGRES_ERRORS, FailureClass, Postgres, classify, load_sql
 
 _CYCLES_BACK = timedelta(days=65)
 """How far before the earliest observation cycles are read: its own cycle and the one before."""
@@ -51,7 +49,7 @@ class PostgresApplyStore:
                 return await self._apply(connection, observations, now, window)
         except AppliedElsewhereError as error:
             raise StoreError(FailureKind.RETRY_NOW, "another process applied a part of the batch") from error
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError, ServiceError) as error:
+        except (*POSTGRES_ERRORS, OSError, TimeoutError, ServiceError) as error:
             raise store_error(error) from error
 
     async def create_partition(self, day: date) -> None:
@@ -59,7 +57,7 @@ class PostgresApplyStore:
         try:
             async with self._postgres.transaction() as connection:
                 await connection.execute(self._create_partition, day)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError, ServiceError) as error:
+        except (*POSTGRES_ERRORS, OSError, TimeoutError, ServiceError) as error:
             raise store_error(error) from error
 
     async def _apply(

@@ -16,6 +16,17 @@ async def test_a_lone_caller_is_flushed_at_once_and_gets_its_own_results() -> No
     assert await coalescer.submit([]) == []
 
 
+async def test_a_caller_that_comes_back_in_the_moment_a_lane_ends_is_flushed() -> None:
+    async def flush(items: Sequence[int]) -> list[int]:
+        await asyncio.sleep(0)
+        return list(items)
+
+    coalescer = Coalescer(flush, max_items=10)
+    async with asyncio.timeout(5):
+        for item in range(3):
+            assert await coalescer.submit([item]) == [item]
+
+
 async def test_callers_during_a_flush_share_the_next_one() -> None:
     batches: list[list[int]] = []
     gate = asyncio.Event()
