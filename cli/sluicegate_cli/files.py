@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from sluicegate_cli.outcome import CommandError, ExitCode
 from sluicegate_cli.output import note, print_json, stderr, stdout
 
@@ -17,6 +15,7 @@ Row = TypeVar("Row")
 
 _MOST_SHOWN = 20
 _MOST_KEPT = 1000
+_MOST_HEADER = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +28,21 @@ class Numbered(Generic[Row]):
 
 @dataclass(slots=True)
 class Report:
-    """What became of a file's rows; remembers at most a thousand problems, and counts all."""
+    """What became of a file's rows; remembers at most a thousand problems and ids, and counts all."""
 
     counts: dict[str, int] = field(default_factory=dict)
     refused_count: int = 0
     problems: list[dict[str, Any]] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
 
     def add(self, name: str, count: int = 1) -> None:
         """Count rows under a name."""
         self.counts[name] = self.counts.get(name, 0) + count
+
+    def keep_id(self, item_id: str) -> None:
+        """Remember what a row that was taken is called."""
+        if len(self.ids) < _MOST_KEPT:
+            self.ids.append(item_id)
 
     def refuse(self, line: int, problem: str) -> None:
         """Note a row that can't be used."""
@@ -49,15 +54,19 @@ class Report:
         """Print the report, problems by line; returns the exit code: 0, or 4 when rows were refused."""
         code = ExitCode.PARTLY_REFUSED if self.refused_count else ExitCode.OK
         if as_json:
-            print_json({**self.counts, "refused": self.refused_count, "problems": self.problems})
+            ids = {"ids": self.ids} if self.ids else {}
+            print_json({**self.counts, "refused": self.refused_count, "problems": self.problems, **ids})
             return code
         for problem in self.problems[:_MOST_SHOWN]:
             note(f"{path}:{problem['line']}: {problem['problem']}")
         if self.refused_count > _MOST_SHOWN:
             note(f"... and {self.refused_count - _MOST_SHOWN} more; --json lists up to {_MOST_KEPT}")
         told = ", ".join(f"{count} {name}" for name, count in self.counts.items()) or "nothing to do"
-        refused = f"; {self.refused_count} rows refused, the others are kept" if self.refused_count else ""
+        rows = "row" if self.refused_count == 1 else "rows"
+        refused = f"; {self.refused_count} {rows} refused, the others are kept" if self.refused_count else ""
         stdout.print(f"{told}{refused}", markup=False)
+        if self.ids:
+            note(f"the first is {self.ids[0]}; --json lists up to {_MOST_KEPT}")
         return code
 
 
@@ -87,7 +96,7 @@ def csv_rows(
     missing = [name for name in required if name not in header]
     if missing:
         raise CommandError(
-            f"{path}: the first line lacks {', '.join(missing)}; it is: {','.join(header) or 'empty'}",
+            f"{path}: the first line lacks {', '.join(missing)}; {_shown(header)}",
             ExitCode.BAD_INPUT,
         )
     yield from _data_rows(reader, header, report)
@@ -108,6 +117,14 @@ def batches(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
 @contextmanager
 def progress(path: Path, *, hidden: bool) -> Iterator[Callable[[int], None]]:
     """Show how many rows are done while the block runs; the yielded function adds to it."""
+    from rich.progress import (  # noqa: PLC0415 - costs every other command a tenth of its time
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=stderr, disable=hidden or not stderr.is_terminal, transient=True) as bar:
         task = bar.add_task(path.name, total=None)
@@ -138,6 +155,13 @@ def _data_rows(reader: Any, header: list[str], report: Report) -> Iterator[Numbe
             report.refuse(line, "holds bytes that are no UTF-8 text")
         else:
             yield Numbered(line, {name: value.strip() for name, value in zip(header, values, strict=True)})
+
+
+def _shown(header: Sequence[str]) -> str:
+    line = ",".join(header)
+    if not line.isprintable():
+        return "it is no text"
+    return f"it is: {line[:_MOST_HEADER]}" if line else "it is empty"
 
 
 def _next_row(reader: Any, path: Path) -> list[str] | None:

@@ -1,22 +1,21 @@
-"""What driver errors mean to a caller: the one place that turns them into the vocabulary of `servicekit.errors`."""
+"""What errors mean to a caller: the one place that turns them into the vocabulary of `servicekit.errors`.
+
+The module that wraps a driver says what that driver's errors mean (:func:`translate`), so that a process that never
+opens a database does not load its driver.
+"""
 
 import errno
 import socket
-
-import redis.exceptions
+from collections.abc import Callable
+from typing import TypeAlias
 
 from servicekit.errors import Reason, ServiceError
-from servicekit.sqlstate import POSTGRES_ERRORS, FailureClass, classify
 
-_REDIS_AWAY = (
-    redis.exceptions.ConnectionError,
-    redis.exceptions.TimeoutError,
-    redis.exceptions.ReadOnlyError,
-    redis.exceptions.OutOfMemoryError,
-    redis.exceptions.ClusterDownError,
-    redis.exceptions.TryAgainError,
-)
-_REDIS_AWAY_CODES = ("MISCONF", "LOADING", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "OOM", "READONLY")
+Translator: TypeAlias = Callable[[BaseException], ServiceError | None]
+"""Returns what a caller should be told about a driver's error, or None when it is a bug."""
+
+_translators: dict[tuple[type[BaseException], ...], Translator] = {}
+
 _NETWORK_ERRNOS = frozenset(
     {
         errno.ECONNREFUSED,
@@ -33,6 +32,11 @@ _NETWORK_ERRNOS = frozenset(
 )
 
 
+def translate(kinds: tuple[type[BaseException], ...], translator: Translator) -> None:
+    """Let ``translator`` say what errors of these kinds mean; once per driver, when its wrapper is imported."""
+    _translators[kinds] = translator
+
+
 def service_error(error: BaseException) -> ServiceError | None:
     """Return what a caller should be told about an error, or None when it is a bug.
 
@@ -41,10 +45,9 @@ def service_error(error: BaseException) -> ServiceError | None:
     """
     if isinstance(error, ServiceError):
         return error
-    if isinstance(error, POSTGRES_ERRORS):
-        return _from_postgres(error)
-    if isinstance(error, redis.exceptions.RedisError):
-        return _from_redis(error)
+    for kinds, translator in _translators.items():
+        if isinstance(error, kinds):
+            return translator(error)
     if is_network(error):
         return ServiceError(Reason.DEPENDENCY_AWAY, "a dependency can't be reached")
     if isinstance(error, TimeoutError):
@@ -71,21 +74,3 @@ def describe(error: BaseException) -> str:
     """Return one line about an error for a person."""
     text = error.message if isinstance(error, ServiceError) else f"{type(error).__name__}: {error}"
     return " ".join(text.split())
-
-
-def _from_postgres(error: BaseException) -> ServiceError | None:
-    match classify(error):
-        case FailureClass.INFRASTRUCTURE:
-            return ServiceError(Reason.DEPENDENCY_AWAY, "PostgreSQL is away")
-        case FailureClass.RETRY_NOW:
-            return ServiceError(Reason.DEPENDENCY_AWAY, "the rows are busy; nothing was changed, try again")
-        case FailureClass.RETRY_LATER:
-            return ServiceError(Reason.TIME_IS_UP, "the database did not answer in time")
-        case _:
-            return None
-
-
-def _from_redis(error: redis.exceptions.RedisError) -> ServiceError | None:
-    if isinstance(error, _REDIS_AWAY) or str(error).startswith(_REDIS_AWAY_CODES):
-        return ServiceError(Reason.DEPENDENCY_AWAY, "Redis is away")
-    return None

@@ -13,7 +13,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from servicekit.errors import Reason, ServiceError
-from servicekit.failures import is_away
+from servicekit.failures import is_away, translate
+from servicekit.redis_errors import redis_failure
 from servicekit.redis_wire import Greet, Pipe, Wire
 from servicekit.resources import load_store_file
 from servicekit.settings import RedisSettings
@@ -23,6 +24,9 @@ Argument = str | bytes | int | float
 NO_EVICTION = "noeviction"
 CLUSTER_PREFIX = "redis+cluster"
 """``redis+cluster://host:port`` (``rediss+cluster`` with TLS) names any node of a Redis Cluster."""
+
+
+translate((redis.exceptions.RedisError,), redis_failure)
 
 
 class Redis:

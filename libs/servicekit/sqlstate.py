@@ -8,6 +8,7 @@ from enum import Enum
 import asyncpg
 
 from servicekit.errors import Reason, ServiceError
+from servicekit.failures import translate
 
 POSTGRES_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """Everything that asyncpg raises of its own."""
@@ -78,3 +79,19 @@ def _classify_state(error: asyncpg.PostgresError) -> FailureClass:
         if state.startswith(prefix):
             return failure_class
     return FailureClass.UNKNOWN
+
+
+def postgres_failure(error: BaseException) -> ServiceError | None:
+    """Return what a caller should be told about an error of PostgreSQL, or None when it is a bug."""
+    match classify(error):
+        case FailureClass.INFRASTRUCTURE:
+            return ServiceError(Reason.DEPENDENCY_AWAY, "PostgreSQL is away")
+        case FailureClass.RETRY_NOW:
+            return ServiceError(Reason.DEPENDENCY_AWAY, "the rows are busy; nothing was changed, try again")
+        case FailureClass.RETRY_LATER:
+            return ServiceError(Reason.TIME_IS_UP, "the database did not answer in time")
+        case _:
+            return None
+
+
+translate(POSTGRES_ERRORS, postgres_failure)

@@ -10,6 +10,7 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from collection_writer.app import build
+from collection_writer.consumer import CollectionConsumer
 from collection_writer.settings import Settings
 from devengines.migrate import migrate
 from devengines.nsqd import DevbrokerProcess, NsqdProcess
@@ -94,14 +95,11 @@ async def test_bad_messages_go_to_quarantine_and_the_others_are_stored(
 
 async def test_stopping_writes_what_is_held(database: str, nsq: NsqSettings, publisher: Publisher) -> None:
     """No flush would be due for a minute; the drain makes it."""
-    async with running(build(settings_for(database, nsq, batch__max_age="1m"))):
+    app = build(settings_for(database, nsq, batch__max_age="1m"))
+    consumer = next(part for part in app.components if isinstance(part, CollectionConsumer))
+    async with running(app):
         await publisher.publish_many(CARD_COLLECTION, [message(at).encode() for at in instants(30)])
-
-        async def all_in_hand() -> bool:
-            topic = (await NsqAdmin(nsq).stats())[CARD_COLLECTION]
-            return topic.channels[CHANNEL].in_flight == 30
-
-        await eventually(all_in_hand)
+        await eventually(lambda: consumer.in_flight == 30)
         assert await rows(database) == 0
     assert await rows(database) == 30
     assert await is_empty(nsq)

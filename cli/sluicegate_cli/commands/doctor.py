@@ -11,12 +11,13 @@ import typer
 from devengines import nsqd, postgres, valkey
 from devengines.errors import EngineError
 from servicekit.errors import ServiceError
-from sluicegate_cli.addresses import find_data_dir
+from sluicegate_cli.addresses import RunningState, find_data_dir
 from sluicegate_cli.clients import Clients, ask
 from sluicegate_cli.outcome import ExitCode
 from sluicegate_cli.output import JsonFlag, print_rows
 
 _COLUMNS = ("what", "ok", "detail")
+_WORKERS = ("export_worker", "demo_worker")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -43,7 +44,17 @@ def doctor(as_json: JsonFlag = False) -> None:
 
 
 async def _services(clients: Clients) -> list[dict[str, Any]]:
-    return [await _service(clients, name) for name in clients.addresses.services]
+    rows = [await _service(clients, name) for name in clients.addresses.services]
+    return [*rows, *_workers(clients.addresses.state)]
+
+
+def _workers(state: RunningState | None) -> list[dict[str, Any]]:
+    """Tell of the processes without an address, as far as a running `sluicegate up` knows them."""
+    pids = {name: pid for name, pid in (state.pids if state else {}).items() if name in _WORKERS}
+    return [
+        _row(name, ok=pid > 0, detail=f"running, pid {pid}" if pid else "is being restarted: see its log")
+        for name, pid in pids.items()
+    ]
 
 
 async def _service(clients: Clients, name: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from servicekit.ids import uuid7
 from sluicegate.task.v1 import task_pb2
 from sluicegate_cli.addresses import find
 from sluicegate_cli.clients import Clients, ask
+from sluicegate_cli.commands.accounts import all_accounts
 from sluicegate_cli.instants import parse_time
 from sluicegate_cli.outcome import CommandError, ExitCode
 from sluicegate_cli.output import JsonFlag, note, plain, print_fields
@@ -39,11 +40,24 @@ def export(
 ) -> None:
     """Write the collection records of one account to a CSV file."""
     now = datetime.now(UTC)
+    if export_id and not (from_ and until):
+        raise CommandError(
+            "--export-id names one result: give --from and --until too, so that it stays the same",
+            ExitCode.BAD_INPUT,
+        )
+    first = _instant(from_, now - timedelta(days=1), "--from")
+    end = _instant(until, now, "--until")
+    if first >= end:
+        raise CommandError(
+            f"--from {first.isoformat()} is not before --until {end.isoformat()}", ExitCode.BAD_INPUT
+        )
+    if output is not None and not output.absolute().parent.is_dir():
+        raise CommandError(f"--output: there is no folder {output.absolute().parent}", ExitCode.BAD_INPUT)
     payload = {
         "export_id": export_id or str(uuid7(now)),
         "account_id": account,
-        "from": _instant(from_, now - timedelta(days=1), "--from"),
-        "until": _instant(until, now, "--until"),
+        "from": first.isoformat(),
+        "until": end.isoformat(),
     }
     request = task_pb2.CreateTaskRequest(
         channel=channel,
@@ -53,6 +67,7 @@ def export(
     )
 
     async def work(clients: Clients) -> int:
+        await _need_account(clients, account)
         task = (await clients.task.CreateTask(request)).task
         if not wait and output is None:
             print_fields(plain(task), as_json=as_json)
@@ -64,6 +79,16 @@ def export(
         return code
 
     raise typer.Exit(ask(work))
+
+
+async def _need_account(clients: Clients, account: str) -> None:
+    """Refuse a name that is no account at once, and not after a task has run."""
+    known = {found.account_id for found in await all_accounts(clients)}
+    if account not in known:
+        raise CommandError(
+            f"there is no account {account}; known are {', '.join(sorted(known)) or 'none'}",
+            ExitCode.BAD_INPUT,
+        )
 
 
 def _hand_over(object_key: str, output: Path | None) -> None:
@@ -82,10 +107,10 @@ def _hand_over(object_key: str, output: Path | None) -> None:
         note(f"file: {output}")
 
 
-def _instant(text: str, default: datetime, option: str) -> str:
+def _instant(text: str, default: datetime, option: str) -> datetime:
     if not text:
-        return default.isoformat()
+        return default
     try:
-        return parse_time(text).isoformat()
+        return parse_time(text)
     except ValueError as error:
         raise CommandError(f"{option}: {error}", ExitCode.BAD_INPUT) from error

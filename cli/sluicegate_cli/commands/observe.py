@@ -93,8 +93,12 @@ async def _submit(clients: Clients, batch: list[Observed], report: Report) -> No
     request = ingest_pb2.SubmitRequest(observations=[item.row for item in batch])
     answer = await clients.ingest.Submit(request, timeout=_SECONDS)
     report.add("published", answer.accepted_count)
-    for refused in answer.refused:
-        report.refuse(batch[refused.index].line, refused.message)
+    refused = {item.index: item.message for item in answer.refused}
+    for index, item in enumerate(batch):
+        if index in refused:
+            report.refuse(item.line, refused[index])
+        else:
+            report.keep_id(item.row.observation_id)
 
 
 async def _apply(clients: Clients, batch: list[Observed], report: Report) -> None:
@@ -104,6 +108,7 @@ async def _apply(clients: Clients, batch: list[Observed], report: Report) -> Non
         outcome = plain(result)["outcome"]
         if outcome in _CHANGED:
             report.add(outcome)
+            report.keep_id(item.row.observation_id)
         else:
             report.refuse(item.line, f"{outcome}: {result.message or item.row.card_id}")
 

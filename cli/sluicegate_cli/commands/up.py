@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from sluicegate_cli.addresses import find_data_dir
-from sluicegate_cli.up.options import Broker, UpOptions
+from sluicegate_cli.up.lock import DataLock
+from sluicegate_cli.up.options import Broker, Scenario, UpOptions
 
 
 def add_to(app: typer.Typer) -> None:
@@ -16,7 +17,10 @@ def add_to(app: typer.Typer) -> None:
 
 def up(
     data_dir: Annotated[Path | None, typer.Option(help="Where data is kept; default: .sluicegate.")] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the web console; 0: any.")] = 0,
+    port: Annotated[
+        int,
+        typer.Option(min=0, max=65535, help="Port of the web console; 0: 7180, or any when that is taken."),
+    ] = 0,
     cards: Annotated[int, typer.Option(min=0, help="Size of the demo fleet, on a first run.")] = 1000,
     poll_interval: Annotated[
         int | None, typer.Option(min=1, help="Seconds between polls of a demo card, on a first run.")
@@ -25,19 +29,13 @@ def up(
     demo: Annotated[
         bool, typer.Option("--demo/--no-demo", help="Run simulator, fleet and demo worker.")
     ] = True,
-    scenario: Annotated[str, typer.Option(help="How the simulated gateways behave.")] = "demo",
+    scenario: Annotated[Scenario, typer.Option(help="How the simulated gateways behave.")] = Scenario.DEMO,
     run_for: Annotated[float | None, typer.Option("--for", min=1, help="Stop after so many seconds.")] = None,
 ) -> None:
     """Run engines, services and a demo fleet on this machine; Ctrl-C drains and stops all. Data is kept.
 
     SLUICEGATE_POSTGRES_DSN, SLUICEGATE_REDIS_URL and SLUICEGATE_NSQD replace the embedded engines, one by one.
     """
-    # Only this command needs the engines' drivers and the simulator: the others start faster without them.
-    from gateways.simulator.faults import SCENARIOS  # noqa: PLC0415
-    from sluicegate_cli.up.run import up as run  # noqa: PLC0415
-
-    if scenario not in SCENARIOS:
-        raise typer.BadParameter(f"choose one of {', '.join(sorted(SCENARIOS))}", param_hint="--scenario")
     options = UpOptions(
         data_dir=find_data_dir(data_dir),
         port=port,
@@ -48,4 +46,8 @@ def up(
         scenario=scenario,
         run_for=run_for,
     )
-    raise typer.Exit(run(options))
+    with DataLock(options.data_dir):  # before all else: who may not start learns it at once
+        # Only this command needs the engines' drivers: the others start faster without them.
+        from sluicegate_cli.up.run import up as run  # noqa: PLC0415
+
+        raise typer.Exit(run(options))

@@ -13,6 +13,15 @@ class Broker(StrEnum):
     DEVBROKER = "devbroker"
 
 
+class Scenario(StrEnum):
+    """How the simulated gateways behave: `gateways.simulator.faults.SCENARIOS`."""
+
+    CALM = "calm"
+    DEMO = "demo"
+    ROUGH = "rough"
+    LYING = "lying"
+
+
 @dataclass(frozen=True, slots=True)
 class UpOptions:
     """What to run and where.
@@ -30,7 +39,7 @@ class UpOptions:
     poll_interval: int | None = None
     broker: Broker = Broker.AUTO
     demo: bool = True
-    scenario: str = "demo"
+    scenario: Scenario = Scenario.DEMO
     run_for: float | None = None
 
     @property

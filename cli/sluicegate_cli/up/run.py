@@ -18,7 +18,7 @@ from sluicegate_cli.topics import TOPICS
 from sluicegate_cli.up.child import Child
 from sluicegate_cli.up.demo import prepare
 from sluicegate_cli.up.engines import Engines, start_engines
-from sluicegate_cli.up.lock import DataLock, port_choice
+from sluicegate_cli.up.lock import port_choice
 from sluicegate_cli.up.options import UpOptions
 from sluicegate_cli.up.ports import asked
 from sluicegate_cli.up.rates import Rates
@@ -33,13 +33,12 @@ _LINE_SECONDS = 5.0
 
 
 def up(options: UpOptions) -> ExitCode:
-    """Run everything until a signal, or for the asked time; returns the exit code. Blocks.
+    """Run everything until a signal, or for the asked time; returns the exit code. Blocks; hold the data lock.
 
     Raises:
         CommandError: something could not start; everything that had started is stopped again.
     """
-    with DataLock(options.data_dir):
-        return asyncio.run(_Run(options).whole())
+    return asyncio.run(_Run(options).whole())
 
 
 class _Run:

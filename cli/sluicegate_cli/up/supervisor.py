@@ -68,8 +68,7 @@ class Supervisor:
         if child.name not in self._due:
             pause = self._plan_restart(child.name)
             self.screen.say(
-                f"{child.name} ended with {_ending(child.exit_code)}: restarting in {pause:g} s; its log ends with\n"
-                f"{child.tail()}"
+                f"{child.name} ended with {_ending(child.exit_code)}: restarting in {pause:g} s; {_clue(child)}"
             )
             return
         del self._due[child.name]
@@ -127,6 +126,13 @@ async def _wait_empty(admin: NsqAdmin, topic: str, channel: str) -> None:
     deadline = time.monotonic() + _EMPTY_SECONDS
     while await admin.backlog(topic, channel) and time.monotonic() < deadline:  # noqa: ASYNC110 - asks a server
         await asyncio.sleep(_LOOK_SECONDS / 5)
+
+
+def _clue(child: Child) -> str:
+    """Say where to look: a process that a signal ended said nothing about it."""
+    if (child.exit_code or 0) < 0:
+        return f"its log is {child.log}"
+    return f"its log ends with\n{child.tail()}"
 
 
 def _ending(code: int | None) -> str:

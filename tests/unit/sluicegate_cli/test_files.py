@@ -161,3 +161,31 @@ def test_a_report_remembers_a_thousand_problems_and_counts_all() -> None:
     for line in range(1500):
         report.refuse(line, "bad")
     assert (report.refused_count, len(report.problems)) == (1500, 1000)
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("a,b", "it is: a,b"),
+        ("", "it is empty"),
+        ("\x00\x1bELF,\udc80", "it is no text"),
+        ("a," * 500, "a,a"),
+    ],
+)
+def test_a_header_that_lacks_columns_is_shown_as_far_as_it_is_text(header: str, told: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        list(csv_rows(io.StringIO(header), FILE, ("card_id",), Report()))
+    assert told in caught.value.message
+    assert "\x1b" not in caught.value.message
+    assert len(caught.value.message) < 300
+
+
+@pytest.mark.parametrize(("count", "told"), [(1, "1 row refused"), (2, "2 rows refused")])
+def test_a_report_counts_rows_in_good_english(
+    count: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = Report()
+    for line in range(count):
+        report.refuse(line, "bad")
+    report.finish(FILE, as_json=False)
+    assert told in capsys.readouterr().out

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from devengines.child import birth_of
+from gateways.simulator.faults import SCENARIOS
 from servicekit.span_store import StoredSpan
 from sluicegate_cli.addresses import RunningState, find, find_data_dir
 from sluicegate_cli.outcome import CommandError
 from sluicegate_cli.span_tree import tree, waterfall
 from sluicegate_cli.up.lock import DataLock
+from sluicegate_cli.up.options import Scenario
 from sluicegate_cli.up.ports import GRPC_PORTS
 from sluicegate_cli.up.services import STOP_GROUPS
 
@@ -94,3 +96,7 @@ def test_everybody_is_stopped_once_and_nobody_before_its_senders() -> None:
     assert set(GRPC_PORTS) <= set(order)
     assert order.index("poller") < order.index("ingest_service") < order.index("collection_writer")
     assert order.index("lease_service") > order.index("task_api")
+
+
+def test_every_scenario_of_the_simulator_can_be_asked_for() -> None:
+    assert {scenario.value for scenario in Scenario} == set(SCENARIOS)
