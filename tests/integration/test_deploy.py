@@ -12,7 +12,7 @@ import pytest
 import ruamel.yaml
 
 from devengines.nsqd import NSQD_FLAGS
-from tests.support.system import clean_environment
+from tests.support.cli import clean_environment
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 SERVICES = ("lease_service", "poller", "ingest_service", "collection_writer", "task_api", "export_worker")

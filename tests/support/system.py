@@ -1,15 +1,14 @@
-"""A whole system as a user runs it: `sluicegate up` and the `sluicegate` command, as processes."""
+"""A whole system as a user runs it: `sluicegate up` on a data directory of its own."""
 
 import asyncio
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,17 @@ import asyncpg
 
 from servicekit.nsq.admin import NsqAdmin
 from servicekit.settings import NsqSettings
+from tests.support.cli import Ended, clean_environment, command
 
 FLEET = ("--cards", "60", "--poll-interval", "3")
 """Options of a small fleet that is polled often."""
+
+QUICK = {
+    "POLLER_STEP__SLOT_TTL": "6s",
+    "POLLER_SYNC__CARDS_EVERY": "1s",
+    "POLLER_SYNC__ACCOUNTS_EVERY": "1s",
+}
+"""Variables of a system whose slots of dead processes are free soon, and whose fleet is looked at often."""
 
 READY_SECONDS = 240.0
 STOP_SECONDS = 120.0
@@ -28,55 +35,13 @@ _POLL_SECONDS = 0.1
 _STATE = "state.json"
 
 
-def clean_environment(**variables: str) -> dict[str, str]:
-    """Return this process's environment without any address of ours."""
-    prefixes = (
-        "SLUICEGATE_",
-        *(f"{name}_" for name in ("LEASE", "POLLER", "INGEST", "COLLECTION", "TASK_API")),
-    )
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
-    return {**kept, "COLUMNS": "200", **variables}
-
-
-def command(*arguments: str, variables: dict[str, str] | None = None, within: float = 60) -> "Ended":
-    """Run the `sluicegate` command to its end."""
-    done = subprocess.run(
-        [sys.executable, "-m", "sluicegate_cli", *arguments],
-        env=clean_environment(**(variables or {})),
-        capture_output=True,
-        text=True,
-        timeout=within,
-        check=False,
-    )
-    return Ended(done.returncode, done.stdout, done.stderr)
-
-
-class Ended:
-    """How a command ended."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self) -> Any:
-        """What it printed with --json."""
-        return json.loads(self.out)
-
-    def assert_clear(self, code: int, *words: str) -> None:
-        """Check the exit code, that each word is said, and that no traceback is."""
-        said = self.out + self.err
-        assert self.code == code, f"exit code {self.code}: {said}"
-        assert "Traceback" not in said
-        for word in words:
-            assert re.search(word, said), f"{word!r} is not said in: {said}"
-
-
 class System:
     """One `sluicegate up` on a data directory of its own; may be stopped and started again."""
 
-    def __init__(self, data_dir: Path, *options: str) -> None:
+    def __init__(self, data_dir: Path, *options: str, variables: Mapping[str, str] | None = None) -> None:
         self.data_dir = data_dir
         self._options = options
+        self._variables = dict(variables or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._output = data_dir.with_suffix(".out")
 
@@ -105,7 +70,7 @@ class System:
                     str(self.data_dir),
                     *self._options,
                 ],
-                env=clean_environment(),
+                env=clean_environment(**self._variables),
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -211,9 +176,9 @@ class System:
 
 
 @contextmanager
-def running(data_dir: Path, *options: str) -> Iterator[System]:
+def running(data_dir: Path, *options: str, variables: Mapping[str, str] | None = None) -> Iterator[System]:
     """Run a system and stop it afterwards, whatever happened."""
-    system = System(data_dir, *options)
+    system = System(data_dir, *options, variables=variables)
     system.start()
     try:
         yield system

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.support.reconciliation import answered, assert_everything_once, collected, recorded
-from tests.support.system import FLEET, running
+from tests.support.system import FLEET, QUICK, running
 
 pytestmark = [pytest.mark.timeout(600)]
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.timeout(600)]
 async def test_the_development_broker_does_the_same_and_says_loudly_what_it_is() -> None:
     with (
         TemporaryDirectory(prefix="sluicegate-up-") as folder,
-        running(Path(folder) / "data", *FLEET, "--broker", "devbroker") as system,
+        running(Path(folder) / "data", *FLEET, "--broker", "devbroker", variables=QUICK) as system,
     ):
         assert "NO nsqd HERE" in system.output
         await collected(system, 150)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.system import command
+from tests.support.cli import command
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_an_engine_of_yours_that_is_away_is_named(
         (("trace",), "name one of"),
         (("observe", "x.csv", "--card", "C", "--zone", "Not/AZone"), "no such zone"),
         (("export", "--account", "a", "--from", "2026-01-01"), "has no zone"),
-        (("up", "--scenario", "none"), "choose one of"),
+        (("up", "--scenario", "none"), "Invalid value"),
     ],
 )
 def test_bad_usage_ends_with_2(arguments: tuple[str, ...], words: str) -> None:
