@@ -27,7 +27,9 @@ from task_api.loops.policies import PolicySeeder
 from task_api.loops.promoter import Promoter
 from task_api.loops.sweeper import Sweeper
 from task_api.routes import Edge, make_app
-from task_api.servicer import OperatorServicer, TaskServicer, WorkerServicer
+from task_api.servicer.operators import OperatorServicer
+from task_api.servicer.tasks import TaskServicer
+from task_api.servicer.workers import WorkerServicer
 from task_api.settings import Settings
 from task_api.store.postgres import PostgresTasks
 from task_api.store.postgres_channels import PostgresChannels
