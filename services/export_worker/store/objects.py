@@ -1,5 +1,6 @@
 """The export store: a local folder or any object store that obstore knows."""
 
+import contextlib
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -15,6 +16,7 @@ from servicekit.errors import Reason, ServiceError
 
 _PART_BYTES = 5 * 1024 * 1024
 _MANIFEST = "manifest.json"
+_MOST_LISTINGS = 20
 
 
 def open_store(location: str) -> ObjectStore:
@@ -79,13 +81,24 @@ class ObjectExportStore:
         return manifest
 
     async def discard_others(self, export_id: str, keep: str) -> None:
-        """Delete what other attempts staged; one that is still being written fails its own publish."""
+        """Delete what other attempts staged; one that is still being written fails its own publish.
+
+        Other attempts may clean up at the same time: what is gone already is what was wanted.
+        """
+        kept = {keep, _manifest_key(export_id)}
         with _errors("clean up"):
-            kept = {keep, _manifest_key(export_id)}
-            async for chunk in obstore.list(self._store, f"exports/{export_id}"):
-                others = [item["path"] for item in chunk if item["path"] not in kept]
-                if others:
-                    await obstore.delete_async(self._store, others)
+            for path in await self._listed(export_id):
+                if path not in kept:
+                    with contextlib.suppress(FileNotFoundError):
+                        await obstore.delete_async(self._store, path)
+
+    async def _listed(self, export_id: str) -> list[str]:
+        """List an export's objects; a folder's listing fails when one vanishes meanwhile, then it is read again."""
+        for _ in range(_MOST_LISTINGS):
+            with contextlib.suppress(FileNotFoundError):
+                chunks = obstore.list(self._store, f"exports/{export_id}")
+                return [item["path"] async for chunk in chunks for item in chunk]
+        return []
 
 
 def _manifest_key(export_id: str) -> str:
