@@ -26,7 +26,8 @@ from task_api.loops.outbox import OutboxRelay
 from task_api.loops.policies import PolicySeeder
 from task_api.loops.promoter import Promoter
 from task_api.loops.sweeper import Sweeper
-from task_api.routes import Edge, make_app
+from task_api.routes.app import make_app
+from task_api.routes.edge import Edge
 from task_api.servicer.operators import OperatorServicer
 from task_api.servicer.tasks import TaskServicer
 from task_api.servicer.workers import WorkerServicer

@@ -362,3 +362,25 @@ async def test_with_a_token_browsers_use_a_cookie(database: str, redis_url: str)
 
 def test_the_heartbeat_is_fifteen_seconds() -> None:
     assert task_settings("postgresql://h/d", "redis://h", "h:1").http.heartbeat == timedelta(seconds=15)
+
+
+async def test_what_http_itself_refuses_is_a_problem_too(api: RunningTaskApi) -> None:
+    """A page's address, a method, a body that is no object, one that is too long, an empty cursor."""
+    task_id = await finished(api)
+    too_long = json.dumps({"payload": {"text": "x" * 1_048_576}})
+    async with aiohttp.ClientSession(api.http) as session:
+        async with session.get("/", allow_redirects=False) as response:
+            assert (response.status, response.headers["location"]) == (307, "/console/")
+        for method, path, body, status, detail in (
+            ("DELETE", "/api/channels", None, 405, "/api/channels takes GET, not DELETE"),
+            ("GET", "/nowhere", None, 404, "there is nothing at /nowhere"),
+            ("POST", "/api/tasks", "[]", 422, "body: must be a JSON object"),
+            ("POST", "/api/tasks", "null", 422, "body: must be a JSON object"),
+            ("POST", "/api/tasks", too_long, 413, "the body has more than 1048576 bytes"),
+        ):
+            async with session.request(method, path, data=body) as response:
+                problem = await response.json()
+                found = (response.status, response.content_type, problem["status"], problem["detail"])
+                assert found == (status, "application/problem+json", status, detail)
+        async with session.get(f"/api/tasks/{task_id}/text-deltas?after=") as response:
+            assert [event["data"] for event in (await response.json())["events"][:-1]] == ["a", "b", "c"]
