@@ -1,13 +1,16 @@
 """The typed registry of metrics: every name, what it counts and its labels stand here and nowhere else."""
 
 import errno
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from threading import Thread
 from typing import Any
 
-from prometheus_client import Counter, Gauge, Histogram, start_http_server
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram, start_http_server
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from servicekit.errors import Reason, ServiceError
 
@@ -122,6 +125,39 @@ def histogram(metric: Metric) -> Histogram:
     """Return the process's histogram of that name."""
     value = metric.value
     return Histogram(value.name, value.documentation, value.labels, buckets=value.buckets)
+
+
+class _CacheCounts(Collector):
+    """Reads the counts of caches when somebody asks for them: a lookup costs the cache no metric."""
+
+    def __init__(self) -> None:
+        self.sources: dict[str, Callable[[], Mapping[str, int]]] = {}
+
+    def describe(self) -> Iterable[CounterMetricFamily]:
+        return [self._family()]
+
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        family = self._family()
+        for name, read in list(self.sources.items()):
+            for outcome, count in read().items():
+                family.add_metric([name, outcome], count)
+        yield family
+
+    def _family(self) -> CounterMetricFamily:
+        value = Metric.CACHE_LOOKUPS.value
+        return CounterMetricFamily(value.name, value.documentation, labels=value.labels)
+
+
+@cache
+def _cache_counts() -> _CacheCounts:
+    counts = _CacheCounts()
+    REGISTRY.register(counts)
+    return counts
+
+
+def export_cache(name: str, read: Callable[[], Mapping[str, int]]) -> None:
+    """Show a cache's counts by outcome as CACHE_LOOKUPS; a second cache of that name takes the first one's place."""
+    _cache_counts().sources[name] = read
 
 
 class MetricsServer:
