@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 import grpc.aio
@@ -55,7 +57,8 @@ class Attempt:
         calls: the connection.
         ends: where its end goes.
         text_gather_seconds: how long text is collected before it is sent.
-        timeout_seconds: longest run; None for no limit.
+        timeout_seconds: longest run; None for no limit but the task's deadline.
+        grace_seconds: a handler that goes on this long after it was told to stop is left alone, its attempt ended.
     """
 
     def __init__(
@@ -67,27 +70,33 @@ class Attempt:
         ends: AttemptEnds,
         text_gather_seconds: float,
         timeout_seconds: float | None,
+        grace_seconds: float = 10.0,
     ) -> None:
         self._claim = claimed.claim
         self._traceparent = claimed.traceparent
         self._handler = handler
         self._calls = calls
         self._ends = ends
-        self._timeout = timeout_seconds
+        self._limit, self._limit_reason = _limit(claimed, timeout_seconds)
+        self._grace = grace_seconds
         self._running: asyncio.Task[TaskResult] | None = None
+        self._given_up = asyncio.Event()
+        self._timers: list[asyncio.TimerHandle] = []
         self._ending: asyncio.Task[None] | None = None
         self._context = TaskContext(
             claimed,
             text=TextWriter(self._append, gather_seconds=text_gather_seconds),
             report=self._report,
+            ends_at=None if self._limit is None else time.monotonic() + self._limit,
         )
 
     def stop(self, reason: StopReason) -> None:
         """Cancel the handler; a lost claim also stops the writing of the end."""
-        if self._context.stop_reason is not StopReason.CLAIM_LOST:
+        if self._context.stop_reason is None or reason is StopReason.CLAIM_LOST:
             self._context.stop_reason = reason
         if self._running is not None and not self._running.done():
             self._running.cancel()
+            self._call_later(self._grace, self._give_up)
         elif reason is StopReason.CLAIM_LOST and self._ending is not None:
             self._ending.cancel()
 
@@ -104,28 +113,45 @@ class Attempt:
 
     async def _run(self) -> None:
         self._running = asyncio.create_task(self._handle())
+        if self._limit is not None:
+            self._call_later(self._limit, self.stop, self._limit_reason)
         try:
-            await asyncio.wait({self._running})
-        except asyncio.CancelledError:
-            self._running.cancel()
-            await asyncio.wait({self._running})
-            raise
+            await self._stopped_or_done(self._running)
+        finally:
+            for timer in self._timers:
+                timer.cancel()
         self._ending = asyncio.create_task(self._end(self._running))
         await asyncio.wait({self._ending})
         if not self._ending.cancelled() and (error := self._ending.exception()) is not None:
             _log.error("the end of task %s was not stored: %s", self._claim.task_id, error)
 
-    async def _handle(self) -> TaskResult:
+    async def _stopped_or_done(self, running: "asyncio.Task[TaskResult]") -> None:
+        giving_up = asyncio.ensure_future(self._given_up.wait())
         try:
-            if self._context.stop_reason is not None:
-                raise asyncio.CancelledError
-            async with asyncio.timeout(self._timeout) as limit:
-                result = encode_result(await self._call_handler())
-                await self._context.text.flush()
-        except TimeoutError:
-            if limit.expired():
-                self._context.stop_reason = StopReason.BUDGET
+            await asyncio.wait({running, giving_up}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            running.cancel()
+            await asyncio.wait({running})
             raise
+        finally:
+            giving_up.cancel()
+
+    def _call_later(self, seconds: float, call: Callable[..., None], *arguments: object) -> None:
+        self._timers.append(asyncio.get_running_loop().call_later(seconds, call, *arguments))
+
+    def _give_up(self) -> None:
+        """Leave a handler alone that was cancelled and goes on; what it writes from here on is refused."""
+        _log.error("task %s: its handler goes on after it was cancelled", self._claim.task_id)
+        if self._running is not None:
+            self._running.cancel()
+            self._running.add_done_callback(_forget)
+        self._given_up.set()
+
+    async def _handle(self) -> TaskResult:
+        if self._context.stop_reason is not None:
+            raise asyncio.CancelledError
+        result = encode_result(await self._call_handler())
+        await self._context.text.flush()
         return result
 
     async def _call_handler(self) -> object:
@@ -138,7 +164,7 @@ class Attempt:
             raise TransientError(f"the handler raised {type(error).__name__}") from error
 
     async def _end(self, running: "asyncio.Task[TaskResult]") -> None:
-        if running.cancelled():
+        if not running.done() or running.cancelled():
             await self._end_stopped()
             return
         error = running.exception()
@@ -163,8 +189,12 @@ class Attempt:
             await self._ends.hand_back([self._claim])
         elif reason is StopReason.CLAIM_LOST:
             await self._context.text.abandon()
-        else:
+        elif reason is None:
             await self._end_failed(FailureReport("transient", "the handler cancelled itself"))
+        else:
+            await self._end_failed(
+                FailureReport("transient", f"the attempt's time is used up ({reason.value})")
+            )
 
     async def _end_failed(self, report: FailureReport) -> None:
         await self._send_rest()
@@ -202,3 +232,19 @@ class Attempt:
             _log.warning("progress was not stored: %s", error.code().name)
             return
         answer.raise_for()
+
+
+def _limit(claimed: ClaimedTask, timeout_seconds: float | None) -> tuple[float | None, StopReason]:
+    """Return how long an attempt may take, in seconds, and what ends it then: its budget or the task's deadline."""
+    if claimed.deadline_at is None:
+        return timeout_seconds, StopReason.BUDGET
+    left = max(0.0, (claimed.deadline_at - datetime.now(UTC)).total_seconds())
+    if timeout_seconds is not None and timeout_seconds <= left:
+        return timeout_seconds, StopReason.BUDGET
+    return left, StopReason.DEADLINE
+
+
+def _forget(running: "asyncio.Task[TaskResult]") -> None:
+    """Take the outcome of a handler that was left alone, so that nobody is warned of it."""
+    if not running.cancelled():
+        running.exception()

@@ -1,14 +1,17 @@
 """What a handler sees of the task that it runs."""
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from sluicegate_client.task_errors import PermanentError
+from sluicegate_client.task_errors import PermanentError, TransientError, said
 from sluicegate_client.text_writer import TextWriter, storable
 from sluicegate_client.worker_calls import ClaimedTask, ExportPointer
 
@@ -25,6 +28,7 @@ class StopReason(StrEnum):
     CLAIM_LOST = "claim_lost"
     DRAIN = "drain"
     BUDGET = "budget"
+    DEADLINE = "deadline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +44,12 @@ class TaskResult:
     export: ExportPointer | None = None
 
 
-class TaskContext:
-    """One attempt of one task, as its handler sees it.
+class TaskFacts:
+    """What an attempt knows about its task, whichever way its handler runs."""
 
-    Attributes:
-        text: writes the task's text events.
-        stop_reason: why the handler is being cancelled; None while nobody asked it to stop.
-    """
-
-    def __init__(
-        self,
-        claimed: ClaimedTask,
-        *,
-        text: TextWriter,
-        report: Callable[[int, str], Awaitable[None]],
-    ) -> None:
+    def __init__(self, claimed: ClaimedTask, *, ends_at: float | None = None) -> None:
         self._claimed = claimed
-        self._report = report
-        self.text = text
-        self.stop_reason: StopReason | None = None
+        self._ends_at = ends_at
         self._payload: Mapping[str, Any] | None = None
 
     @property
@@ -123,6 +114,70 @@ class TaskContext:
             self._payload = json.loads(self._claimed.payload_json or "{}")
         return self._payload
 
+    @property
+    def remaining_seconds(self) -> float | None:
+        """Seconds left of the attempt's budget and the task's deadline, whichever ends first; None for no limit."""
+        return None if self._ends_at is None else max(0.0, self._ends_at - time.monotonic())
+
+    def call_seconds(self, most: float) -> float:
+        """Return the timeout of one call to the outside: ``most`` seconds, or what is left when that is less.
+
+        Raises:
+            TransientError: nothing is left.
+        """
+        remaining = self.remaining_seconds
+        if remaining is not None and remaining <= 0:
+            raise TransientError("the time of the attempt is used up")
+        return most if remaining is None else min(most, remaining)
+
+
+class TaskContext(TaskFacts):
+    """One attempt of one task, as its handler sees it.
+
+    Attributes:
+        text: writes the task's text events.
+        stop_reason: why the handler is being cancelled; None while nobody asked it to stop.
+    """
+
+    def __init__(
+        self,
+        claimed: ClaimedTask,
+        *,
+        text: TextWriter,
+        report: Callable[[int, str], Awaitable[None]],
+        ends_at: float | None = None,
+    ) -> None:
+        super().__init__(claimed, ends_at=ends_at)
+        self._report = report
+        self.text = text
+        self.stop_reason: StopReason | None = None
+
+    @property
+    def claimed(self) -> ClaimedTask:
+        """The task as it was claimed."""
+        return self._claimed
+
+    @property
+    def ends_at(self) -> float | None:
+        """When the attempt's time is used up, by this machine's monotonic clock."""
+        return self._ends_at
+
+    @asynccontextmanager
+    async def limit(self, seconds: float) -> AsyncIterator[None]:
+        """Limit one call to the outside; it never gets more than is left of the whole attempt.
+
+        Raises:
+            TransientError: the call took too long, or nothing is left.
+        """
+        allowed = self.call_seconds(seconds)
+        try:
+            async with asyncio.timeout(allowed) as limited:
+                yield
+        except TimeoutError as error:
+            if limited.expired():
+                raise TransientError(f"a call took more than {allowed:.3g} s") from error
+            raise
+
     async def progress(self, percent: float, message: str = "") -> None:
         """Report the fraction done, 0 to 100; silently skipped while the server is away.
 
@@ -152,8 +207,8 @@ def result_json(value: Mapping[str, Any]) -> str:
     try:
         text = json.dumps(dict(value), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         text.encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise PermanentError(f"the result can't be written as JSON: {error}") from error
+    except BaseException as error:  # a result may run code of its own while it is read
+        raise PermanentError(f"the result can't be written as JSON: {said(error)}") from error
     if len(text) > MAX_RESULT_CHARACTERS:
         raise PermanentError(
             f"the result has {len(text)} characters, at most {MAX_RESULT_CHARACTERS} are allowed"

@@ -20,7 +20,6 @@ A :class:`Worker` is also a component of ``servicekit.lifecycle``: ``start``, ``
 """
 
 import asyncio
-import inspect
 import logging
 import random
 import signal
@@ -35,14 +34,18 @@ import grpc.aio
 from servicekit.coalescing import Coalescer
 from sluicegate_client.attempt import Attempt, AttemptEnds, Handler
 from sluicegate_client.claim_keeper import ClaimKeeper, ClaimKey
+from sluicegate_client.handlers import adapt, is_loading_main
+from sluicegate_client.sync_context import StoppedError, SyncTaskContext
 from sluicegate_client.task_context import StopReason, TaskContext, TaskResult
 from sluicegate_client.task_errors import (
     ClaimLostError,
     PermanentError,
+    PoisonError,
     TaskError,
     ThrottledError,
     TransientError,
 )
+from sluicegate_client.thread_handler import SyncHandler
 from sluicegate_client.worker_calls import ClaimedTask, ExportPointer, WorkerCalls
 
 __all__ = [
@@ -50,7 +53,11 @@ __all__ = [
     "ExportPointer",
     "Handler",
     "PermanentError",
+    "PoisonError",
     "StopReason",
+    "StoppedError",
+    "SyncHandler",
+    "SyncTaskContext",
     "TaskContext",
     "TaskError",
     "TaskResult",
@@ -64,7 +71,7 @@ _log = logging.getLogger(__name__)
 _TERMINALS_PER_CALL = 64
 _PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 
-HandlerT = TypeVar("HandlerT", bound=Handler)
+HandlerT = TypeVar("HandlerT", bound=Handler | SyncHandler)
 
 
 class Worker:
@@ -81,7 +88,8 @@ class Worker:
         claim_wait: how long one claim call waits for the first task.
         text_gather: how long text is collected before it is sent.
         drain_timeout: how long running handlers may go on in ``drain``; then their claims are handed back.
-        attempt_timeout: longest run of one attempt; None for no limit.
+        attempt_timeout: longest run of one attempt; None for no limit but the task's deadline.
+        stop_grace: a handler that goes on this long after it was told to stop is left alone, its attempt ended.
     """
 
     def __init__(
@@ -98,6 +106,7 @@ class Worker:
         text_gather: timedelta = timedelta(milliseconds=25),
         drain_timeout: timedelta = timedelta(seconds=30),
         attempt_timeout: timedelta | None = None,
+        stop_grace: timedelta = timedelta(seconds=10),
     ) -> None:
         self._worker_name = name
         self._channels = list(channels)
@@ -106,6 +115,8 @@ class Worker:
         self._text_gather = text_gather
         self._drain_timeout = drain_timeout
         self._attempt_timeout = attempt_timeout
+        self._stop_grace = stop_grace
+        self._budgets: dict[str, timedelta] = {}
         self._calls = WorkerCalls(target, token=token)
         self._handlers: dict[str, tuple[Handler, int]] = {}
         self._attempts: dict[asyncio.Task[None], Attempt] = {}
@@ -143,25 +154,34 @@ class Worker:
         self._concurrency = concurrency
         self._room.set()
 
-    def handler(self, kind: str, *, max_payload_version: int = 1) -> Callable[[HandlerT], HandlerT]:
-        """Register the handler of a kind.
+    def handler(
+        self,
+        kind: str,
+        *,
+        max_payload_version: int = 1,
+        process: bool = False,
+        budget: timedelta | None = None,
+    ) -> Callable[[HandlerT], HandlerT]:
+        """Register the handler of a kind: an async function, or a plain one, which runs in a thread or a process.
 
         Args:
             kind: the kind.
             max_payload_version: the newest payload version that it reads; newer ones are left to other workers.
                 It also gets older ones: look at ``task.payload_version``.
+            process: run a plain function in a process, which is killed to stop it.
+            budget: longest run of one attempt; None for the worker's ``attempt_timeout``.
 
         Raises:
             ValueError: the kind has a handler already.
+            TypeError: an async function is to run in a process, or the process could not find the function.
         """
 
         def register(function: HandlerT) -> HandlerT:
             if kind in self._handlers:
                 raise ValueError(f"{kind} has a handler already")
-            is_async: bool = inspect.iscoroutinefunction(function)
-            if not is_async:
-                raise TypeError(f"the handler of {kind} must be an async function")
-            self._handlers[kind] = (function, max_payload_version)
+            self._handlers[kind] = (adapt(function, process=process), max_payload_version)
+            if budget is not None:
+                self._budgets[kind] = budget
             return function
 
         return register
@@ -183,6 +203,8 @@ class Worker:
         """Begin to claim and run tasks; a server that is away is tried again for ever."""
         if not self._handlers:
             raise ValueError("a worker needs at least one handler")
+        if is_loading_main():
+            raise RuntimeError('start a worker with process handlers under if __name__ == "__main__"')
         self._calls.open()
         self._keeper.start()
         self._draining = False
@@ -270,13 +292,15 @@ class Worker:
 
     def _begin(self, claimed: ClaimedTask) -> None:
         handler, _ = self._handlers[claimed.kind]
+        budget = self._budgets.get(claimed.kind, self._attempt_timeout)
         attempt = Attempt(
             claimed,
             handler,
             calls=self._calls,
             ends=self._ends,
             text_gather_seconds=self._text_gather.total_seconds(),
-            timeout_seconds=self._attempt_timeout.total_seconds() if self._attempt_timeout else None,
+            timeout_seconds=budget.total_seconds() if budget is not None else None,
+            grace_seconds=self._stop_grace.total_seconds(),
         )
         task = asyncio.create_task(attempt.run(), name=f"attempt-{claimed.claim.task_id}")
         self._attempts[task] = attempt
