@@ -1,20 +1,28 @@
 """The gRPC edge: records in and out."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from google.protobuf.message import DecodeError
+
 from collection_writer.consumer import record_of
 from collection_writer.domain import BatchWriter, CollectionRecord, Refusal, millisecond_of
-from collection_writer.store.postgres import PostgresRecordStore, QuarantinedRecord, RecordFilter
+from collection_writer.store.postgres import (
+    PostgresRecordStore,
+    QuarantinedBody,
+    QuarantinedRecord,
+    RecordFilter,
+)
 from servicekit.clock import Clock
 from servicekit.errors import Reason, ServiceError, invalid_field
 from sluicegate.collection.v1 import collection_pb2, collection_pb2_grpc
 from sluicegate_client.messages import CollectionMessage
 
 _DEFAULT_PAGE = 100
+_MAX_BIGINT = (1 << 63) - 1
 _FIRST_INSTANT = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_INSTANT = datetime(9999, 12, 31, tzinfo=UTC)
 _LAST_ID = UUID(int=(1 << 128) - 1)
@@ -88,6 +96,53 @@ class CollectionServicer(collection_pb2_grpc.CollectionServiceServicer):
         start, end = _range(request)
         return collection_pb2.CountRecordsResponse(counts=await self._store.count(start, end))
 
+    async def ListQuarantine(  # noqa: N802
+        self, request: collection_pb2.ListQuarantineRequest, context: Any
+    ) -> collection_pb2.ListQuarantineResponse:
+        """Page through the quarantine, newest first."""
+        del context
+        size = request.page_size or _DEFAULT_PAGE
+        before = _quarantine_token(request.page_token)
+        rows = await self._store.list_quarantine(before=before, limit=size + 1)
+        return collection_pb2.ListQuarantineResponse(
+            items=[_quarantined_item(row) for row in rows[:size]],
+            next_page_token=str(rows[size - 1]["quarantine_id"]) if len(rows) > size else "",
+        )
+
+    async def Replay(  # noqa: N802
+        self, request: collection_pb2.ReplayRequest, context: Any
+    ) -> collection_pb2.ReplayResponse:
+        """Store quarantined rows again; those that still can't be stored stay."""
+        del context
+        rows = await self._store.quarantined_bodies(request.quarantine_ids)
+        missing = sorted(set(request.quarantine_ids) - {row.quarantine_id for row in rows})
+        if missing:
+            raise ServiceError(Reason.NOT_FOUND, f"not in the quarantine: {', '.join(map(str, missing))}")
+        problems = await self._replay(rows)
+        done = [row.quarantine_id for row in rows if not problems[row.quarantine_id]]
+        await self._store.mark_replayed(done, request.actor)
+        return collection_pb2.ReplayResponse(
+            results=[_replayed(row, problems[row.quarantine_id]) for row in rows],
+            remaining_ids=[row.quarantine_id for row in rows if problems[row.quarantine_id]],
+        )
+
+    async def _replay(self, rows: Sequence[QuarantinedBody]) -> dict[int, str]:
+        """Store rows in one batch; return for each what is wrong with it, empty when it is stored."""
+        problems: dict[int, str] = {}
+        records: dict[int, CollectionRecord] = {}
+        for row in rows:
+            try:
+                records[row.quarantine_id] = record_of(_quarantined_message(row))
+            except ServiceError as error:
+                problems[row.quarantine_id] = error.message
+        await self._writer.know_months()  # a month that was made by hand may have been the cause
+        # The same record may have come by both ways: as two bodies, which are stored as one.
+        result = await self._writer.write(
+            list({record.key: record for record in records.values()}.values()), self._clock.now()
+        )
+        refused = {refusal.record.key: refusal.message for refusal in result.refused}
+        return problems | {row_id: refused.get(record.key, "") for row_id, record in records.items()}
+
 
 def _read(
     records: Sequence[collection_pb2.Record],
@@ -100,6 +155,16 @@ def _read(
         except ServiceError as error:
             bad.append(_quarantined(record, Refusal(_placeholder(record), "", error.message)))
     return good, bad
+
+
+def _quarantined_message(row: QuarantinedBody) -> CollectionMessage:
+    """Read what was quarantined the way it came. Raises ServiceError."""
+    if row.source == "message":
+        return CollectionMessage.decode(row.body)
+    try:
+        return _message(collection_pb2.Record.FromString(row.body))
+    except (DecodeError, ValueError):
+        raise invalid_field("body", "is not a record") from None
 
 
 def _message(record: collection_pb2.Record) -> CollectionMessage:
@@ -154,6 +219,19 @@ def _refused(row: QuarantinedRecord) -> collection_pb2.RefusedRecord:
     return collection_pb2.RefusedRecord(observation_id=row.observation_id or "", message=row.reason)
 
 
+def _replayed(row: QuarantinedBody, problem: str) -> collection_pb2.ReplayedRecord:
+    return collection_pb2.ReplayedRecord(
+        quarantine_id=row.quarantine_id,
+        observation_id=row.observation_id,
+        outcome="quarantined" if problem else "stored",
+        message=problem,
+    )
+
+
+def _quarantined_item(row: Mapping[str, Any]) -> collection_pb2.QuarantinedRecord:
+    return collection_pb2.QuarantinedRecord(**{**row, "body": row["body"].decode("utf-8", "replace")})
+
+
 def _shown(record: CollectionRecord) -> collection_pb2.Record:
     return collection_pb2.Record(
         observation_id=str(record.observation_id),
@@ -194,6 +272,14 @@ def _instant(value: Any) -> datetime:
     except (ValueError, OverflowError):
         raise invalid_field("observed_at", "is no instant of the calendar") from None
     return instant
+
+
+def _quarantine_token(token: str) -> int:
+    if not token:
+        return _MAX_BIGINT
+    if not token.isascii() or not token.isdigit() or int(token) > _MAX_BIGINT:
+        raise invalid_field("page_token", "is not one that an earlier page returned")
+    return int(token)
 
 
 def _encode_token(record: CollectionRecord) -> str:

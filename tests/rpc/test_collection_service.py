@@ -1,10 +1,12 @@
 """CollectionService over gRPC."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+import asyncpg
 import pytest
 
 from collection_writer.app import build
@@ -13,16 +15,22 @@ from servicekit.grpc_client import Channel
 from servicekit.ids import uuid7
 from sluicegate.collection.v1 import collection_pb2 as wire
 from sluicegate.collection.v1 import collection_pb2_grpc
+from tests.support.cli import Ended, command
 from tests.support.collection import instants, writer_settings
 from tests.support.running import running
 
 
 @pytest.fixture
-async def stub(database: str) -> AsyncIterator[Any]:
+async def address(database: str) -> AsyncIterator[str]:
     async with running(build(writer_settings(database))) as address:
-        channel = Channel(address, name="collection_writer")
-        yield collection_pb2_grpc.CollectionServiceStub(channel.raw)
-        await channel.stop()
+        yield address
+
+
+@pytest.fixture
+async def stub(address: str) -> AsyncIterator[Any]:
+    channel = Channel(address, name="collection_writer")
+    yield collection_pb2_grpc.CollectionServiceStub(channel.raw)
+    await channel.stop()
 
 
 def wire_record(at: datetime | None = None, **fields: Any) -> wire.Record:
@@ -114,3 +122,74 @@ async def test_counts_by_outcome(stub: Any) -> None:
     await stub.WriteRecords(wire.WriteRecordsRequest(records=records))
     answer = await stub.CountRecords(wire.CountRecordsRequest())
     assert dict(answer.counts) == {"success": 1, "empty": 1, "failed": 1}
+
+
+async def test_the_quarantine_is_listed_and_replayed_after_its_cause_is_fixed(
+    stub: Any, address: str, database: str
+) -> None:
+    """A bad batch is paged through; what is fixed is stored once, what is not stays, and no id is passed over."""
+    poison = wire_record(card_id="poison")
+    wrong_time = wire_record(observation_id=str(uuid7(datetime(2026, 1, 1, tzinfo=UTC))))
+    connection = await asyncpg.connect(database)
+    await connection.execute(
+        "ALTER TABLE collection_record ADD CONSTRAINT poison CHECK (card_id <> 'poison')"
+    )
+    for _ in range(3):  # the same bytes three times are one row that says so
+        await stub.WriteRecords(wire.WriteRecordsRequest(records=[poison, wire_record()]))
+    await stub.WriteRecords(wire.WriteRecordsRequest(records=[wrong_time]))
+    first = await stub.ListQuarantine(wire.ListQuarantineRequest(page_size=1))
+    rest = await stub.ListQuarantine(wire.ListQuarantineRequest(page_token=first.next_page_token))
+    unreadable, [refused] = first.items[0], rest.items
+    assert (
+        refused.observation_id,
+        refused.card_id,
+        refused.sqlstate,
+        refused.seen_count,
+        refused.source,
+    ) == (
+        poison.observation_id,
+        "poison",
+        "23514",
+        3,
+        "rpc",
+    )
+    ids = [unreadable.quarantine_id, refused.quarantine_id]
+    still = await stub.Replay(wire.ReplayRequest(quarantine_ids=ids, actor="someone"))
+    assert sorted(still.remaining_ids) == sorted(ids)
+    await connection.execute("ALTER TABLE collection_record DROP CONSTRAINT poison")
+    unknown = wire.ReplayRequest(quarantine_ids=[*ids, 999], actor="someone")
+    assert await reason_of(stub.Replay(unknown)) is Reason.NOT_FOUND
+    assert await connection.fetchval("SELECT count(*) FROM collection_record WHERE card_id = 'poison'") == 0
+    answer = await stub.Replay(wire.ReplayRequest(quarantine_ids=ids, actor="someone"))
+    assert list(answer.remaining_ids) == [unreadable.quarantine_id]
+    assert [item.outcome for item in answer.results] == ["stored", "quarantined"]
+    again = await stub.Replay(wire.ReplayRequest(quarantine_ids=[refused.quarantine_id], actor="other"))
+    assert [item.outcome for item in again.results] == ["stored"]
+    assert await connection.fetchval("SELECT count(*) FROM collection_record WHERE card_id = 'poison'") == 1
+    rows = await connection.fetch(
+        "SELECT replayed_by FROM collection_quarantine WHERE replayed_at IS NOT NULL"
+    )
+    assert [row["replayed_by"] for row in rows] == ["someone"]
+    await connection.close()
+    bad_token = wire.ListQuarantineRequest(page_token="x")
+    assert await reason_of(stub.ListQuarantine(bad_token)) is Reason.INVALID_FIELD
+
+
+async def test_the_command_line_replays_collection_rows_and_names_ids_that_do_not_exist(
+    stub: Any, address: str, database: str
+) -> None:
+    too_far = wire_record(datetime.now(UTC) + timedelta(days=300))
+    await stub.WriteRecords(wire.WriteRecordsRequest(records=[too_far]))
+    [item] = (await stub.ListQuarantine(wire.ListQuarantineRequest())).items
+
+    async def replay(*ids: str) -> Ended:
+        variables = {"SLUICEGATE_COLLECTION_WRITER": address}
+        return await asyncio.to_thread(command, "quarantine", "replay", *ids, variables=variables)
+
+    (await replay("collection:999")).assert_clear(1, "not in the quarantine: 999")
+    (await replay("weather:1")).assert_clear(2, "collection:N")
+    (await replay(f"collection:{item.quarantine_id}")).assert_clear(4, "still in quarantine")
+    connection = await asyncpg.connect(database)
+    await connection.execute("SELECT collection_create_partition($1::date)", too_far.observed_at.ToDatetime())
+    await connection.close()
+    (await replay(f"collection:{item.quarantine_id}")).assert_clear(0, "stored", too_far.observation_id)

@@ -281,6 +281,8 @@ async def test_quarantine_is_replayed_after_its_cause_is_fixed(service: Service)
         ingest_pb2.ReplayRequest(quarantine_ids=[rest.items[0].quarantine_id], actor="x")
     )
     assert not again.results
+    unknown = ingest_pb2.ReplayRequest(quarantine_ids=[rest.items[0].quarantine_id, 999], actor="x")
+    await refused(service.stub.Replay(unknown), Reason.NOT_FOUND)
     card = (await service.stub.GetCards(ingest_pb2.GetCardsRequest(card_ids=["c0"]))).cards[0]
     assert card.cycle_used_bytes == 13
 

@@ -13,6 +13,7 @@ from collection_writer.domain import CollectionRecord, DataError, NoPartitionErr
 from servicekit.postgres import FailureClass, Postgres, classify, load_sql
 
 _PACKAGE = "collection_writer"
+_SHOWN_BODY_BYTES = 8192
 _PARTITION_NAME = re.compile(r"collection_record_[0-9]{4}_[0-9]{2}")
 
 
@@ -36,6 +37,16 @@ class QuarantinedRecord:
     reason: str
     sqlstate: str | None
     body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedBody:
+    """A row of the quarantine as a replay needs it; ``observation_id`` is empty when it could not be read."""
+
+    quarantine_id: int
+    source: str
+    body: bytes
+    observation_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +96,21 @@ class PostgresRecordStore:
             [row.sqlstate or None for row in rows],
             [row.body for row in rows],
         )
+
+    async def list_quarantine(self, *, before: int, limit: int) -> list[dict[str, Any]]:
+        """Return quarantined rows below an id, newest first, with at most 8 KiB of each body."""
+        statement = load_sql(_PACKAGE, "list_quarantine")
+        rows = await self._postgres.pool.fetch(statement, before, limit, _SHOWN_BODY_BYTES)
+        return [dict(row) for row in rows]
+
+    async def quarantined_bodies(self, quarantine_ids: Sequence[int]) -> list[QuarantinedBody]:
+        """Return quarantined rows in order of id; those that don't exist are left out."""
+        rows = await self._postgres.pool.fetch(load_sql(_PACKAGE, "get_quarantined"), list(quarantine_ids))
+        return [QuarantinedBody(**dict(row)) for row in rows]
+
+    async def mark_replayed(self, quarantine_ids: Sequence[int], actor: str) -> None:
+        """Say who replayed rows with success."""
+        await self._postgres.pool.execute(load_sql(_PACKAGE, "mark_replayed"), list(quarantine_ids), actor)
 
     async def get(self, observation_id: UUID, start: datetime, end: datetime) -> CollectionRecord | None:
         """Read one observation's record from the partition that holds its time."""

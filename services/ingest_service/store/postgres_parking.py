@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from ingest_service.domain.explaining import Whereabouts
+from servicekit.errors import Reason, ServiceError
 from servicekit.ids import uuid7_time
 from servicekit.postgres import Postgres, load_sql
 
@@ -61,9 +62,12 @@ class ParkingStore:
         return [dict(row) for row in rows]
 
     async def quarantined_bodies(self, quarantine_ids: Sequence[int]) -> dict[int, bytes]:
-        """Return the bodies of rows that were not replayed."""
+        """Return the bodies of rows that were not replayed. Raises ServiceError NOT_FOUND when one does not exist."""
         rows = await self._postgres.pool.fetch(_sql("get_quarantined"), list(quarantine_ids))
-        return {row["quarantine_id"]: row["body"] for row in rows}
+        missing = sorted(set(quarantine_ids) - {row["quarantine_id"] for row in rows})
+        if missing:
+            raise ServiceError(Reason.NOT_FOUND, f"not in the quarantine: {', '.join(map(str, missing))}")
+        return {row["quarantine_id"]: row["body"] for row in rows if not row["replayed"]}
 
     async def mark_replayed(self, quarantine_ids: Sequence[int], *, actor: str, now: datetime) -> None:
         """Say who replayed rows with success."""

@@ -116,3 +116,71 @@ class CountRecordsResponse(_message.Message):
     COUNTS_FIELD_NUMBER: _ClassVar[int]
     counts: _containers.ScalarMap[str, int]
     def __init__(self, counts: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class ListQuarantineRequest(_message.Message):
+    __slots__ = ("page_size", "page_token")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListQuarantineResponse(_message.Message):
+    __slots__ = ("items", "next_page_token")
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[QuarantinedRecord]
+    next_page_token: str
+    def __init__(self, items: _Optional[_Iterable[_Union[QuarantinedRecord, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class QuarantinedRecord(_message.Message):
+    __slots__ = ("quarantine_id", "observation_id", "card_id", "reason", "sqlstate", "body", "quarantined_at", "replayed_at", "seen_count", "source")
+    QUARANTINE_ID_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATION_ID_FIELD_NUMBER: _ClassVar[int]
+    CARD_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SQLSTATE_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_AT_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_AT_FIELD_NUMBER: _ClassVar[int]
+    SEEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    quarantine_id: int
+    observation_id: str
+    card_id: str
+    reason: str
+    sqlstate: str
+    body: str
+    quarantined_at: _timestamp_pb2.Timestamp
+    replayed_at: _timestamp_pb2.Timestamp
+    seen_count: int
+    source: str
+    def __init__(self, quarantine_id: _Optional[int] = ..., observation_id: _Optional[str] = ..., card_id: _Optional[str] = ..., reason: _Optional[str] = ..., sqlstate: _Optional[str] = ..., body: _Optional[str] = ..., quarantined_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., replayed_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., seen_count: _Optional[int] = ..., source: _Optional[str] = ...) -> None: ...
+
+class ReplayRequest(_message.Message):
+    __slots__ = ("quarantine_ids", "actor")
+    QUARANTINE_IDS_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
+    quarantine_ids: _containers.RepeatedScalarFieldContainer[int]
+    actor: str
+    def __init__(self, quarantine_ids: _Optional[_Iterable[int]] = ..., actor: _Optional[str] = ...) -> None: ...
+
+class ReplayResponse(_message.Message):
+    __slots__ = ("results", "remaining_ids")
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_IDS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[ReplayedRecord]
+    remaining_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, results: _Optional[_Iterable[_Union[ReplayedRecord, _Mapping]]] = ..., remaining_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ReplayedRecord(_message.Message):
+    __slots__ = ("quarantine_id", "observation_id", "outcome", "message")
+    QUARANTINE_ID_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATION_ID_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    quarantine_id: int
+    observation_id: str
+    outcome: str
+    message: str
+    def __init__(self, quarantine_id: _Optional[int] = ..., observation_id: _Optional[str] = ..., outcome: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...

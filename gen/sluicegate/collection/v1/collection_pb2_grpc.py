@@ -55,6 +55,16 @@ class CollectionServiceStub:
                 request_serializer=sluicegate_dot_collection_dot_v1_dot_collection__pb2.CountRecordsRequest.SerializeToString,
                 response_deserializer=sluicegate_dot_collection_dot_v1_dot_collection__pb2.CountRecordsResponse.FromString,
                 _registered_method=True)
+        self.ListQuarantine = channel.unary_unary(
+                '/sluicegate.collection.v1.CollectionService/ListQuarantine',
+                request_serializer=sluicegate_dot_collection_dot_v1_dot_collection__pb2.ListQuarantineRequest.SerializeToString,
+                response_deserializer=sluicegate_dot_collection_dot_v1_dot_collection__pb2.ListQuarantineResponse.FromString,
+                _registered_method=True)
+        self.Replay = channel.unary_unary(
+                '/sluicegate.collection.v1.CollectionService/Replay',
+                request_serializer=sluicegate_dot_collection_dot_v1_dot_collection__pb2.ReplayRequest.SerializeToString,
+                response_deserializer=sluicegate_dot_collection_dot_v1_dot_collection__pb2.ReplayResponse.FromString,
+                _registered_method=True)
 
 
 class CollectionServiceServicer:
@@ -89,6 +99,21 @@ class CollectionServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListQuarantine(self, request, context):
+        """Page through records that can't be stored, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Replay(self, request, context):
+        """Store quarantined records after their cause is fixed; what still can't be stored stays. Audited. Errors: NOT_FOUND when one
+        of the rows is not in the quarantine; then none is replayed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CollectionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -111,6 +136,16 @@ def add_CollectionServiceServicer_to_server(servicer, server):
                     servicer.CountRecords,
                     request_deserializer=sluicegate_dot_collection_dot_v1_dot_collection__pb2.CountRecordsRequest.FromString,
                     response_serializer=sluicegate_dot_collection_dot_v1_dot_collection__pb2.CountRecordsResponse.SerializeToString,
+            ),
+            'ListQuarantine': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQuarantine,
+                    request_deserializer=sluicegate_dot_collection_dot_v1_dot_collection__pb2.ListQuarantineRequest.FromString,
+                    response_serializer=sluicegate_dot_collection_dot_v1_dot_collection__pb2.ListQuarantineResponse.SerializeToString,
+            ),
+            'Replay': grpc.unary_unary_rpc_method_handler(
+                    servicer.Replay,
+                    request_deserializer=sluicegate_dot_collection_dot_v1_dot_collection__pb2.ReplayRequest.FromString,
+                    response_serializer=sluicegate_dot_collection_dot_v1_dot_collection__pb2.ReplayResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -222,6 +257,60 @@ class CollectionService:
             '/sluicegate.collection.v1.CollectionService/CountRecords',
             sluicegate_dot_collection_dot_v1_dot_collection__pb2.CountRecordsRequest.SerializeToString,
             sluicegate_dot_collection_dot_v1_dot_collection__pb2.CountRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListQuarantine(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluicegate.collection.v1.CollectionService/ListQuarantine',
+            sluicegate_dot_collection_dot_v1_dot_collection__pb2.ListQuarantineRequest.SerializeToString,
+            sluicegate_dot_collection_dot_v1_dot_collection__pb2.ListQuarantineResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Replay(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluicegate.collection.v1.CollectionService/Replay',
+            sluicegate_dot_collection_dot_v1_dot_collection__pb2.ReplayRequest.SerializeToString,
+            sluicegate_dot_collection_dot_v1_dot_collection__pb2.ReplayResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,6 +41,12 @@ class CollectionServiceStub:
     """Page through the records of a card or of everything in a time range, newest first."""
     CountRecords: _grpc.UnaryUnaryMultiCallable[_collection_pb2.CountRecordsRequest, _collection_pb2.CountRecordsResponse]
     """Count records by outcome in a time range; for reconciliation."""
+    ListQuarantine: _grpc.UnaryUnaryMultiCallable[_collection_pb2.ListQuarantineRequest, _collection_pb2.ListQuarantineResponse]
+    """Page through records that can't be stored, newest first."""
+    Replay: _grpc.UnaryUnaryMultiCallable[_collection_pb2.ReplayRequest, _collection_pb2.ReplayResponse]
+    """Store quarantined records after their cause is fixed; what still can't be stored stays. Audited. Errors: NOT_FOUND when one
+    of the rows is not in the quarantine; then none is replayed.
+    """
 
 @_typing.type_check_only
 class CollectionServiceAsyncStub(CollectionServiceStub):
@@ -55,6 +61,12 @@ class CollectionServiceAsyncStub(CollectionServiceStub):
     """Page through the records of a card or of everything in a time range, newest first."""
     CountRecords: _aio.UnaryUnaryMultiCallable[_collection_pb2.CountRecordsRequest, _collection_pb2.CountRecordsResponse]  # type: ignore[assignment]
     """Count records by outcome in a time range; for reconciliation."""
+    ListQuarantine: _aio.UnaryUnaryMultiCallable[_collection_pb2.ListQuarantineRequest, _collection_pb2.ListQuarantineResponse]  # type: ignore[assignment]
+    """Page through records that can't be stored, newest first."""
+    Replay: _aio.UnaryUnaryMultiCallable[_collection_pb2.ReplayRequest, _collection_pb2.ReplayResponse]  # type: ignore[assignment]
+    """Store quarantined records after their cause is fixed; what still can't be stored stays. Audited. Errors: NOT_FOUND when one
+    of the rows is not in the quarantine; then none is replayed.
+    """
 
 class CollectionServiceServicer(metaclass=_abc_1.ABCMeta):
     """Batch-inserts and reads collection records."""
@@ -90,5 +102,23 @@ class CollectionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_collection_pb2.CountRecordsResponse, _abc.Awaitable[_collection_pb2.CountRecordsResponse]]:
         """Count records by outcome in a time range; for reconciliation."""
+
+    @_abc_1.abstractmethod
+    def ListQuarantine(
+        self,
+        request: _collection_pb2.ListQuarantineRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_collection_pb2.ListQuarantineResponse, _abc.Awaitable[_collection_pb2.ListQuarantineResponse]]:
+        """Page through records that can't be stored, newest first."""
+
+    @_abc_1.abstractmethod
+    def Replay(
+        self,
+        request: _collection_pb2.ReplayRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_collection_pb2.ReplayResponse, _abc.Awaitable[_collection_pb2.ReplayResponse]]:
+        """Store quarantined records after their cause is fixed; what still can't be stored stays. Audited. Errors: NOT_FOUND when one
+        of the rows is not in the quarantine; then none is replayed.
+        """
 
 def add_CollectionServiceServicer_to_server(servicer: CollectionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
