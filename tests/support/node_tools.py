@@ -14,13 +14,18 @@ INSTALL_SECONDS = 300
 
 
 def node_tool(name: str) -> Path:
-    """Return an installed tool's executable; installs all tools the first time, which takes about half a minute.
+    """Return an installed tool's executable; see :func:`node_modules`."""
+    return node_modules() / ".bin" / name
+
+
+def node_modules() -> Path:
+    """Return the folder of all packages; installs them the first time, which takes about half a minute.
 
     Skips the test, saying why, where Node or npm is missing or the packages can't be had.
     """
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("no Node: node and npm are not on PATH")
-    return _installed() / "node_modules" / ".bin" / name
+    return _installed() / "node_modules"
 
 
 def _installed() -> Path:
