@@ -8,7 +8,7 @@ from poller.domain.facts import FactReader
 from poller.domain.mode import ModeCache
 from poller.domain.model import Mode
 from poller.domain.step import Stepper
-from poller.loops.backlog import BacklogWatch
+from poller.loops.backlog import BacklogWatch, ingest_backlog
 from poller.loops.dispatch import Tools
 from poller.loops.fleet import Fleet, ScheduleSync
 from poller.publisher import MessageDelivery, PollTracing
@@ -66,7 +66,14 @@ def build(settings: Settings) -> App:
         clock=clock,
     )
     fleet = Fleet(ingest, roles, tools, settings.sync.accounts_every)
-    sync = ScheduleSync(ingest, schedule, roles, settings=settings.sync, clock=clock)
+    sync = ScheduleSync(
+        ingest,
+        schedule,
+        roles,
+        ingest_backlog=lambda: ingest_backlog(admin),
+        settings=settings.sync,
+        clock=clock,
+    )
     watch = BacklogWatch(admin, roles, settings.backlog)
     health = Health(clock=clock)
     health.add_check("redis", server.health_check)

@@ -36,11 +36,17 @@ class StepSettings(Block):
 
 
 class SyncSettings(Block):
-    """How often the schedule is compared with the fleet; a large fleet stretches it to 20 times what it takes."""
+    """How often the schedule is compared with the fleet; a large fleet stretches it to 20 times what it takes.
+
+    Cards whose observations were lost are polled again at once, at most ``repoll_limit`` per account and round, and
+    none while ``repoll_below`` or more messages wait for ingest_service: then they are late, not lost.
+    """
 
     accounts_every: Annotated[Duration, Field(ge=timedelta(milliseconds=100))] = timedelta(seconds=5)
     cards_every: Annotated[Duration, Field(ge=timedelta(milliseconds=100))] = timedelta(seconds=15)
     page_size: Annotated[int, Field(ge=1, le=1000)] = 1000
+    repoll_below: Annotated[int, Field(ge=0)] = 1000
+    repoll_limit: Annotated[int, Field(ge=0, le=100_000)] = 1000
 
 
 class BacklogSettings(Block):

@@ -8,8 +8,9 @@ from servicekit.failures import describe
 from servicekit.logs import get_logger
 from servicekit.metrics import Metric, gauge
 from servicekit.nsq import NsqAdmin
+from sluicegate_client.messages import CARD_COLLECTION, CARD_INGEST
 
-TOPICS = ("card.ingest", "card.collection")
+TOPICS = (CARD_INGEST, CARD_COLLECTION)
 
 _log = get_logger(__name__)
 
@@ -54,6 +55,15 @@ class BacklogWatch:
                 _log.info("polling goes on", deepest=verdict.deepest)
         elif reason := await self._roles.pause_reason():
             await self._roles.pause(reason, self._settings.pause_lease)
+
+
+async def ingest_backlog(admin: NsqAdmin) -> int | None:
+    """Return how many messages wait for ingest_service, in its hands or not; None when nsqd can't be asked."""
+    try:
+        backlogs = await read_backlog(admin)
+    except ServiceError:
+        return None
+    return sum(item.total for item in backlogs if item.topic == CARD_INGEST)
 
 
 async def read_backlog(admin: NsqAdmin) -> list[ChannelBacklog]:

@@ -1,9 +1,11 @@
 """Keeps the schedule in step with the fleet, and one dispatcher running per account."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 from poller.clients import IngestClient
+from poller.domain.coverage import find_gaps
 from poller.domain.model import Account, ListedCard
 from poller.loops.dispatch import AccountPoller, Tools
 from poller.settings import SyncSettings
@@ -15,7 +17,6 @@ from servicekit.metrics import Metric, counter
 
 _ALIVE_ROUNDS = 4
 _STRETCH = 20.0
-_COVERAGE_INTERVALS = 2
 
 _log = get_logger(__name__)
 
@@ -110,7 +111,8 @@ class ScheduleSync:
         ingest: names the cards that are to be polled.
         schedule: is kept in step.
         roles: decides whose turn it is.
-        settings: how often.
+        ingest_backlog: says how many messages wait for ingest_service; None when that is unknown.
+        settings: how often, and how much is polled again.
         clock: measures how long it takes.
     """
 
@@ -120,10 +122,13 @@ class ScheduleSync:
         schedule: RedisSchedule,
         roles: RedisRoles,
         *,
+        ingest_backlog: Callable[[], Awaitable[int | None]],
         settings: SyncSettings,
         clock: Clock,
     ) -> None:
         self._ingest = ingest
+        self._ingest_backlog = ingest_backlog
+        self._settings = settings
         self._schedule = schedule
         self._roles = roles
         self._every = settings.cards_every
@@ -144,41 +149,46 @@ class ScheduleSync:
 
     async def _sync(self, account: Account) -> None:
         cards: set[str] = set()
+        overdue: list[str] = []
         added = 0
         if account.enabled:
             async for page in self._ingest.card_pages(account.account_id):
                 card_ids = [card.card_id for card in page]
                 cards.update(card_ids)
                 added += await self._schedule.add(account.account_id, account.interval_ms, card_ids)
-                await self._look_for_gaps(account, page)
+                overdue += await self._look_for_gaps(account, page)
+        await self._poll_again(account, overdue)
         removed = await self._schedule.keep_only(account.account_id, cards)
         if added or removed:
             _log.info("schedule changed", account_id=account.account_id, added=added, removed=removed)
 
-    async def _look_for_gaps(self, account: Account, page: list[ListedCard]) -> None:
-        """Find cards whose observations were handed on and not applied: the broker lost them, or ingest is far behind.
-
-        Nothing is hastened: such a card is polled again at its next turn like any other.
-        """
+    async def _look_for_gaps(self, account: Account, page: list[ListedCard]) -> list[str]:
+        """Find cards whose observations were handed on and not applied; return those that may be polled again now."""
         handed_on = await self._schedule.published(account.account_id, [card.card_id for card in page])
-        patience = account.poll_interval * _COVERAGE_INTERVALS
-        gaps = [
-            card.card_id
-            for card, published_ms in zip(page, handed_on, strict=True)
-            if _is_gap(card.applied_at, published_ms, patience)
-        ]
-        if gaps:
-            self.gap_count += len(gaps)
-            counter(Metric.COVERAGE_GAPS).labels(account=account.account_id).inc(len(gaps))
+        gaps = find_gaps(page, handed_on, interval=account.poll_interval, now=self._clock.now())
+        if gaps.found:
+            self.gap_count += len(gaps.found)
+            counter(Metric.COVERAGE_GAPS).labels(account=account.account_id).inc(len(gaps.found))
             _log.warning(
                 "observations were handed on but none was applied within two intervals",
                 account_id=account.account_id,
-                cards=len(gaps),
-                first=gaps[0],
+                cards=len(gaps.found),
+                first=gaps.found[0],
             )
+        return gaps.overdue
 
-
-def _is_gap(applied_at: datetime | None, published_ms: int | None, patience: timedelta) -> bool:
-    if applied_at is None or published_ms is None:
-        return False
-    return datetime.fromtimestamp(published_ms / 1000, UTC) - applied_at > patience
+    async def _poll_again(self, account: Account, card_ids: list[str]) -> None:
+        """Hasten cards whose observations the broker lost; none while they may only be late."""
+        if not card_ids:
+            return
+        waiting = await self._ingest_backlog()
+        if waiting is None or waiting >= self._settings.repoll_below:
+            _log.info(
+                "lost or late: nothing is polled again now", account_id=account.account_id, waiting=waiting
+            )
+            return
+        hastened = await self._schedule.hasten(account.account_id, card_ids[: self._settings.repoll_limit])
+        if hastened:
+            _log.warning(
+                "lost observations: cards are polled again", account_id=account.account_id, cards=hastened
+            )

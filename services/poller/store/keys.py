@@ -27,7 +27,7 @@ def state(account_id: str) -> str:
 
 
 def published(account_id: str) -> str:
-    """Hash: card -> ``observed_at`` of the last observation that was handed on, in milliseconds."""
+    """Hash: card -> ``observed_at`` of the last observation that was handed on, or when it was last hastened; ms."""
     return f"poll:published:{{{account_id}}}"
 
 

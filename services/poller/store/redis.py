@@ -31,6 +31,7 @@ class RedisSchedule:
         self._claim = Script(_PACKAGE, "claim", redis)
         self._complete = Script(_PACKAGE, "complete", redis)
         self._schedule = Script(_PACKAGE, "schedule", redis)
+        self._hasten = Script(_PACKAGE, "hasten", redis)
         self._block = Script(_PACKAGE, "block", redis)
 
     async def claim(self, account_id: str, interval_ms: int, limit: int) -> Claim:
@@ -74,6 +75,13 @@ class RedisSchedule:
                 keys=[keys.due(account_id)], args=[interval_ms, self._claim_lease_ms, *card_ids]
             )
         )
+
+    async def hasten(self, account_id: str, card_ids: Sequence[str]) -> int:
+        """Make scheduled cards due now that are not claimed and not due soon anyway; returns how many that were."""
+        if not card_ids:
+            return 0
+        names = [keys.due(account_id), keys.published(account_id)]
+        return int(await self._hasten(keys=names, args=[self._claim_lease_ms, *card_ids]))
 
     async def keep_only(self, account_id: str, card_ids: set[str]) -> int:
         """Take every other card off the schedule; returns how many that were."""

@@ -60,6 +60,27 @@ async def test_new_cards_get_the_turn_that_the_domain_computes(server: Redis) ->
     assert await schedule.add("acme", INTERVAL, cards) == 0
 
 
+async def test_hastening_moves_waiting_cards_once_and_never_a_claim(server: Redis) -> None:
+    """Claimed, soon due and unknown cards are let alone; a hastened one counts as handed on now."""
+    schedule = schedule_on(server)
+    now = await now_ms(server)
+    await server.client.zadd(
+        keys.due("acme"), {"far": now + 1_000_000, "soon": now + 30_000, "held": now - 1000}
+    )
+    [claimed] = (await schedule.claim("acme", INTERVAL, 5)).cards
+    assert await schedule.hasten("acme", ["far", "soon", "held", "unknown"]) == 1
+    assert await due_of(server, "held") == claimed.lease_until_ms
+    assert await due_of(server, "soon") == now + 30_000
+    assert await due_of(server, "unknown") is None
+    [hastened] = (await schedule.claim("acme", INTERVAL, 5)).cards
+    assert hastened.card_id == "far"
+    [noted, nothing] = await schedule.published("acme", ["far", "held"])
+    assert noted is not None
+    assert noted >= now
+    assert nothing is None
+    assert await schedule.hasten("acme", []) == 0
+
+
 @given(st.text(min_size=1, max_size=40), st.integers(1, 10**10), st.integers(10**12, 2 * 10**12))
 def test_a_turn_is_stable_and_ahead(card: str, interval: int, now: int) -> None:
     turn = next_turn_ms(card, now, interval)

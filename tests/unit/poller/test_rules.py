@@ -11,7 +11,6 @@ from poller.domain.facts import FactReader
 from poller.domain.mode import ModeCache
 from poller.domain.model import CardFacts, GatewayFailure, Mode, StepResult
 from poller.domain.resting import Resting
-from poller.loops.fleet import _is_gap
 from poller.settings import Settings
 from servicekit.clock import ManualClock
 from servicekit.errors import Reason, ServiceError
@@ -130,16 +129,6 @@ async def test_cards_whose_facts_can_not_be_had_are_undecided() -> None:
     assert set(read.found) == {"cached"}
     assert read.undecided == {"other"}
     assert len(told) == 1
-
-
-def test_a_gap_is_two_intervals_without_an_applied_observation() -> None:
-    start = ManualClock().now()
-    minute = timedelta(minutes=1)
-    later = int((start + 3 * minute).timestamp() * 1000)
-    assert _is_gap(start, later, 2 * minute)
-    assert not _is_gap(start + 2 * minute, later, 2 * minute)
-    assert not _is_gap(None, later, 2 * minute)
-    assert not _is_gap(start, None, 2 * minute)
 
 
 def test_a_step_has_to_end_before_its_claim() -> None:
