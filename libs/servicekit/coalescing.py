@@ -20,6 +20,8 @@ class Coalescer(Generic[Item, Result]):
             items of several callers, the batch is split in two, so that one bad item fails only its own caller.
         max_items: most items of one flush; one caller's larger call is flushed alone.
         lanes: flushes that may run at the same time.
+        weigh: what one item takes of a flush, in bytes; without it items weigh nothing.
+        max_weight: most bytes of one flush; one caller's heavier call is flushed alone.
     """
 
     def __init__(
@@ -28,10 +30,14 @@ class Coalescer(Generic[Item, Result]):
         *,
         max_items: int,
         lanes: int = 1,
+        weigh: Callable[[Item], int] | None = None,
+        max_weight: int = 0,
     ) -> None:
         self._flush = flush
         self._max_items = max_items
         self._lanes = lanes
+        self._weigh = weigh
+        self._max_weight = max_weight
         self._waiting: list[tuple[Sequence[Item], asyncio.Future[Sequence[Result]]]] = []
         self._running: set[asyncio.Task[None]] = set()
 
@@ -66,11 +72,12 @@ class Coalescer(Generic[Item, Result]):
             await self._settle(batch)
 
     def _take(self) -> list[tuple[Sequence[Item], asyncio.Future[Sequence[Result]]]]:
-        count, taken = 0, 0
+        count, weight, taken = 0, 0, 0
         for items, _ in self._waiting:
-            if taken and count + len(items) > self._max_items:
-                break
             count += len(items)
+            weight += sum(map(self._weigh, items)) if self._weigh is not None else 0
+            if taken and (count > self._max_items or weight > self._max_weight > 0):
+                break
             taken += 1
         batch, self._waiting = self._waiting[:taken], self._waiting[taken:]
         return batch

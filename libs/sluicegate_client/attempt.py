@@ -32,6 +32,11 @@ _MAX_ERROR_CHARACTERS = 16_000
 Handler: TypeAlias = Callable[[TaskContext], Awaitable[object]]
 
 
+def completion_bytes(completion: Completion) -> int:
+    """Return about how many bytes a completion takes of a message."""
+    return len(completion.result_json.encode()) + 1024
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptEnds:
     """Writes the ends of attempts, many in one call."""

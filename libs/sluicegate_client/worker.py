@@ -32,7 +32,7 @@ import grpc
 import grpc.aio
 
 from servicekit.coalescing import Coalescer
-from sluicegate_client.attempt import Attempt, AttemptEnds, Handler
+from sluicegate_client.attempt import Attempt, AttemptEnds, Handler, completion_bytes
 from sluicegate_client.claim_keeper import ClaimKeeper, ClaimKey
 from sluicegate_client.handlers import adapt, is_loading_main
 from sluicegate_client.sync_context import StoppedError, SyncTaskContext
@@ -69,6 +69,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 _TERMINALS_PER_CALL = 64
+_COMPLETION_BYTES_PER_CALL = 4 * 1024 * 1024  # half of what a server takes in one message
 _PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 HandlerT = TypeVar("HandlerT", bound=Handler | SyncHandler)
@@ -129,7 +130,13 @@ class Worker:
             margin_seconds=loss_margin.total_seconds(),
         )
         self._ends = AttemptEnds(
-            complete=Coalescer(self._calls.complete, max_items=_TERMINALS_PER_CALL, lanes=2),
+            complete=Coalescer(
+                self._calls.complete,
+                max_items=_TERMINALS_PER_CALL,
+                lanes=2,
+                weigh=completion_bytes,
+                max_weight=_COMPLETION_BYTES_PER_CALL,
+            ),
             fail=Coalescer(self._calls.fail, max_items=_TERMINALS_PER_CALL, lanes=2),
             release=self._calls.release,
         )

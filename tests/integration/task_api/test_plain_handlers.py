@@ -176,3 +176,20 @@ async def test_a_process_that_holds_the_interpreters_lock_keeps_its_claim(
         async with running_worker(worker):
             task = await api.create(max_attempts=1)
             assert await ended(api, task.task_id) == ("succeeded", [""])
+
+
+async def test_many_of_the_largest_results_at_once_are_all_stored(api: RunningTaskApi) -> None:
+    """Together they are more than one message may carry; a batch that can never be sent would be tried for ever."""
+    count = 10
+    together = asyncio.Barrier(count)
+    worker = impatient_worker(api, concurrency=count)
+
+    @worker.handler("job")
+    async def run(task: TaskContext) -> dict[str, object]:
+        await together.wait()
+        return {"text": "\U0001f600" * 262_000}
+
+    async with running_worker(worker):
+        tasks = [await api.create() for _ in range(count)]
+        for task in tasks:
+            assert await ended(api, task.task_id) == ("succeeded", [""])

@@ -83,3 +83,15 @@ async def test_a_cancelled_caller_hurts_nobody() -> None:
     assert flushed == [1, 2]
     with pytest.raises(asyncio.CancelledError):
         await leaving
+
+
+async def test_a_flush_carries_no_more_than_its_weight_and_a_heavy_call_goes_alone() -> None:
+    flushes: list[Sequence[int]] = []
+
+    async def flush(items: Sequence[int]) -> Sequence[int]:
+        flushes.append(items)
+        return items
+
+    coalescer: Coalescer[int, int] = Coalescer(flush, max_items=10, weigh=lambda item: item, max_weight=10)
+    await asyncio.gather(*(coalescer.submit([item]) for item in (4, 6, 1, 50, 2, 3)))
+    assert flushes == [[4, 6], [1], [50], [2, 3]]
