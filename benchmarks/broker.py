@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import nsq
+from peers.interruption import end_cleanly
 
 from devengines.nsqd import BrokerProcess, DevbrokerProcess, NsqdProcess
 from servicekit.clock import SystemClock
@@ -202,8 +203,8 @@ def main() -> None:
     kind = {"nsqd": NsqdProcess, "devbroker": DevbrokerProcess}[arguments.broker]
     with tempfile.TemporaryDirectory() as folder:
         broker = kind(Path(folder))
-        broker.start()
         try:
+            broker.start()
             for name, (ours, theirs) in PAIRS.items():
                 rates: list[tuple[float, float]] = []
                 for index in range(arguments.rounds):
@@ -221,4 +222,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    end_cleanly()
     main()

@@ -17,6 +17,7 @@ from typing import Any
 
 import grpc
 import uvloop
+from peers.interruption import end_cleanly
 
 from servicekit import telemetry
 from servicekit.grpc_client import Channel
@@ -98,5 +99,6 @@ async def run(calls: int) -> None:
 
 
 if __name__ == "__main__":
+    end_cleanly()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run(int(sys.argv[1]) if len(sys.argv) > 1 else 2000))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from peers.interruption import end_cleanly
 
 from devengines.migrate import migrate
 from devengines.nsqd import DevbrokerProcess, NsqdProcess, build_nsqd
@@ -252,9 +253,9 @@ async def main(options: argparse.Namespace, folder: Path) -> None:
     postgres = PostgresProcess(folder / "postgres", fast=not options.durable)
     valkey = ValkeyProcess(folder / "valkey")
     engines = (broker, postgres, valkey)
-    for engine in engines:
-        engine.start()
     try:
+        for engine in engines:
+            engine.start()
         migrate(postgres.dsn)
         clock = SystemClock()
         nsq = NsqSettings(nsqd_tcp=broker.tcp_address, nsqd_http=broker.http_address)
@@ -293,5 +294,6 @@ def arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    end_cleanly()
     with tempfile.TemporaryDirectory(prefix="slg") as name:
         uvloop.run(main(arguments(), Path(name)))

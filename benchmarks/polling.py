@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from peers.interruption import end_cleanly
 
+from devengines.child import spawn
 from devengines.migrate import migrate
 from devengines.nsqd import DevbrokerProcess, NsqdProcess, build_nsqd
 from devengines.ports import free_ports
@@ -76,9 +79,9 @@ async def measure(stack: AsyncExitStack, folder: Path, options: argparse.Namespa
     }
     if options.spans:
         environment["SLUICEGATE_SPAN_STORE"] = str(folder / "spans.sqlite")
-    await service(stack, "lease_service", environment)
+    service(stack, "lease_service", environment)
     await set_policies(lease_port, options.limit)
-    poller = await service(stack, "poller", environment)
+    poller = service(stack, "poller", environment)
     await set_mode(poller_port, options.mode)
     print(f"poller is process {poller.pid}", file=sys.stderr)
     await asyncio.sleep(5)  # a benchmark: let schedule, slots and connections settle
@@ -130,8 +133,8 @@ async def engines(stack: AsyncExitStack, folder: Path) -> dict[str, str]:
     valkey = ValkeyProcess(folder / "valkey")
     broker = NsqdProcess(folder / "nsqd") if build_nsqd() else DevbrokerProcess(folder / "broker")
     for engine in (postgres, valkey, broker):
-        await asyncio.to_thread(engine.start)
         stack.callback(engine.stop)
+        engine.start()  # by the main thread: only its children die with it, whatever kills it
     await asyncio.to_thread(migrate, postgres.dsn)
     nsq = NsqSettings(nsqd_tcp=broker.tcp_address, nsqd_http=broker.http_address)
     await NsqAdmin(nsq).prime({"card.ingest": ["ingest_service"], "card.collection": ["collection_writer"]})
@@ -144,14 +147,12 @@ async def engines(stack: AsyncExitStack, folder: Path) -> dict[str, str]:
     }
 
 
-async def service(
-    stack: AsyncExitStack, name: str, environment: dict[str, str]
-) -> asyncio.subprocess.Process:
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", name, env=environment)
+def service(stack: AsyncExitStack, name: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    process = spawn([sys.executable, "-m", name], sys.stderr.buffer, environment=environment)
 
     async def end() -> None:
         process.terminate()
-        await process.wait()
+        await asyncio.to_thread(process.wait)  # it may still need what runs in this loop
 
     stack.push_async_callback(end)
     return process
@@ -194,4 +195,5 @@ def cpu_seconds(pid: int) -> float:
 
 
 if __name__ == "__main__":
+    end_cleanly()
     asyncio.run(main())
