@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
@@ -23,6 +24,9 @@ from sluicegate_client.thread_handler import SyncHandler, threaded
 
 _SPAWN = multiprocessing.get_context("forkserver")
 _MOURN_SECONDS = 5.0
+_ASKING = (
+    threading.Lock()
+)  # two threads that ask for one exit code at once could spoil it; starting a process asks for all
 
 
 def in_process(function: SyncHandler) -> Callable[[TaskContext], Any]:
@@ -51,7 +55,8 @@ def _supervise(task: ChildTask, link: LoopLink) -> object:
     process = _SPAWN.Process(target=run_child, args=(theirs, task), daemon=True)
     with ours:
         try:
-            process.start()
+            with _ASKING:
+                process.start()
         finally:
             theirs.close()
         link.when_stopped(lambda: _kill(process))
@@ -59,7 +64,7 @@ def _supervise(task: ChildTask, link: LoopLink) -> object:
             return _serve(ours, process, link)
         finally:
             _kill(process)
-            process.join(_MOURN_SECONDS)
+            _exit_code(process)
 
 
 def _serve(connection: Connection, process: ForkServerProcess, link: LoopLink) -> object:
@@ -98,8 +103,7 @@ def _answer(connection: Connection, link: LoopLink, call: str, arguments: list[A
 def _death(process: ForkServerProcess, link: LoopLink) -> BaseException:
     if link.stop_reason() is not None:
         return StoppedError()
-    process.join(_MOURN_SECONDS)
-    code = process.exitcode
+    code = _exit_code(process)
     if code is None:
         how = "closed its pipe and went on"
     elif code < 0:
@@ -109,10 +113,18 @@ def _death(process: ForkServerProcess, link: LoopLink) -> BaseException:
     return PoisonError(f"the handler's process {how} without a result")
 
 
+def _exit_code(process: ForkServerProcess, within: float = _MOURN_SECONDS) -> int | None:
+    """Wait for a process's end; its exit code, None when it goes on."""
+    wait([process.sentinel], within)
+    with _ASKING:
+        process.join(0)
+        return process.exitcode
+
+
 def _kill(process: ForkServerProcess) -> None:
     """Kill a process and what it has started; one that is still coming up alone."""
     pid = process.pid
-    if pid is None or process.exitcode is not None:
+    if pid is None or _exit_code(process, 0) is not None:
         return
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
