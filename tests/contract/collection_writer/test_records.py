@@ -31,6 +31,14 @@ BAD_FIELDS: list[dict[str, Any]] = [
     {"latency_ms": 2**70},
 ]
 
+COUNT_AT_THE_DATABASE = """
+CREATE SEQUENCE statements;  -- keeps its value when the statement that raised it fails
+CREATE FUNCTION count_statement() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM nextval('statements'); RETURN NULL; END $$;
+CREATE TRIGGER count_statement BEFORE INSERT ON collection_record
+    FOR EACH STATEMENT EXECUTE FUNCTION count_statement();
+"""
+
 
 @pytest.fixture
 async def postgres(database: str) -> AsyncIterator[Postgres]:
@@ -52,8 +60,9 @@ def writer(store: PostgresRecordStore) -> BatchWriter:
 
 @pytest.mark.parametrize("bad_count", [1, 2, 3, 4, 5])
 async def test_bad_rows_in_200_are_refused_with_sqlstate_in_the_same_flush(
-    store: PostgresRecordStore, writer: BatchWriter, bad_count: int
+    store: PostgresRecordStore, writer: BatchWriter, postgres: Postgres, bad_count: int
 ) -> None:
+    await postgres.pool.execute(COUNT_AT_THE_DATABASE)
     records = [record(at) for at in instants(200)]
     for index in range(bad_count):
         records[index * 41] = dataclasses.replace(records[index * 41], **BAD_FIELDS[index])
@@ -62,7 +71,10 @@ async def test_bad_rows_in_200_are_refused_with_sqlstate_in_the_same_flush(
     assert sorted(item.sqlstate for item in result.refused) == sorted(
         ["23514", "22P05", "22021", "22000", "22000"][:bad_count]
     )
-    assert store.insert_count <= 2 * bad_count * math.ceil(math.log2(200)) + 1
+    most = 2 * bad_count * math.ceil(math.log2(200)) + 1
+    assert store.insert_count <= most
+    # What the driver can't even encode (the last two kinds) never gets there, so it sees fewer.
+    assert 1 < await postgres.pool.fetchval("SELECT last_value FROM statements") <= store.insert_count
 
 
 async def test_duplicates_inside_and_across_batches_are_one_row(writer: BatchWriter) -> None:
