@@ -28,6 +28,8 @@ from typing import Any
 
 import grpc
 import uvloop
+from peers.environments import environment
+from peers.interruption import end_cleanly
 
 from devengines.migrate import migrate
 from devengines.ports import free_port
@@ -333,9 +335,8 @@ def tell(name: str, found: dict[str, float]) -> None:
 
 
 async def peers(valkey: ValkeyProcess, dsn: str, seconds: float) -> None:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sluicegate-bench"
     for name, packages in PEERS.items():
-        python = await environment(cache / name.replace(" ", "-"), packages)
+        python = await environment(name, packages)
         if python is None:
             print(f"  {name:18} could not be installed")
             continue
@@ -348,21 +349,6 @@ async def peers(valkey: ValkeyProcess, dsn: str, seconds: float) -> None:
             tell(name, json.loads(output.splitlines()[-1]))
         else:
             print(f"  {name:18} failed")
-
-
-async def environment(folder: Path, packages: Sequence[str]) -> Path | None:
-    """Return the interpreter of a peer's environment; makes it when it is not there."""
-    python, done = folder / "bin" / "python", folder / "installed"
-    if not done.exists():
-        for command in (
-            [sys.executable, "-m", "venv", str(folder)],
-            [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages],
-        ):
-            process = await asyncio.create_subprocess_exec(*command)
-            if await process.wait():
-                return None
-        done.touch()
-    return python
 
 
 async def set_policy(stub: Any, pool: str, scope: str, capacity: int) -> None:
@@ -433,6 +419,7 @@ def main() -> None:
     if options.echo:
         uvloop.run(serve_echo(options.echo))
         return
+    end_cleanly()
     with tempfile.TemporaryDirectory(prefix="bench-leases") as folder:
         postgres = PostgresProcess(Path(folder) / "postgres", fast=True)
         valkey = ValkeyProcess(Path(folder) / "valkey")

@@ -1,12 +1,20 @@
-"""Rates of tasks: create, claim and complete through gRPC one by one and in batches, and the SQL alone; one run.
+"""Rates of tasks next to those of other queues, one run on the same engines; everything is durable, fenced and slotted.
 
-Run: python benchmarks/tasks.py [--tasks 2000]. Everything is durable and fenced and holds a slot per task. What counts
-are the ratios: client, services and engines share the machine's cores.
+Run: python benchmarks/tasks.py [--only sql,grpc,peers] [--tasks 2000] [--waits 200] [--peers NAME,...]
+
+- sql: enqueue and drain on the stores alone: no RPC, no slots
+- grpc: create, claim and complete one by one and in batches; WAL per task
+- peers: our SDK worker and other queues: enqueue, drain without work, time from sending to the handler's start; each
+  peer in its default and in a tuned setting, in an environment of its own, made on first use (needs a package index)
+
+What counts are the ratios: client, services and engines share the machine's cores.
 """
 
 import argparse
 import asyncio
+import json
 import os
+import random
 import sys
 import tempfile
 import time
@@ -18,6 +26,8 @@ from typing import Any
 
 import asyncpg
 import uvloop
+from peers import queues
+from peers.interruption import end_cleanly
 
 from devengines.migrate import migrate
 from devengines.ports import free_port
@@ -36,14 +46,20 @@ from task_api.store.postgres import PostgresTasks
 from task_api.store.postgres_claims import PostgresClaims
 
 CHANNEL, KIND = "bench", "noop"
+SECTIONS = ("sql", "grpc", "peers")
 BATCH = 50
+CREATED_PER_CALL = 500
+SDK_CONCURRENCY = {"default": 10, "tuned": 200}
+SDK_WORKER = str(Path(queues.__file__).with_name("sdk_worker.py"))
+ANALYZE = "ANALYZE task, task_ready, task_lease, task_outcome"
 CAPABILITY = worker_pb2.Capability(kind=KIND, max_payload_version=1)
 
 
 class Bench:
     """Clients of one running task_api."""
 
-    def __init__(self, channel: Channel, watch: asyncpg.Connection) -> None:
+    def __init__(self, channel: Channel, watch: asyncpg.Connection, target: str) -> None:
+        self.target = target
         self.tasks = task_pb2_grpc.TaskServiceStub(channel.raw)
         self.workers = worker_pb2_grpc.WorkerServiceStub(channel.raw)
         self.operators = operator_pb2_grpc.OperatorServiceStub(channel.raw)
@@ -56,11 +72,19 @@ class Bench:
         await self.operators.SaveChannel(operator_pb2.SaveChannelRequest(channel=channel, actor="bench"))
 
     async def create(self, count: int, in_flight: int) -> None:
-        async def some(share: int) -> None:
-            for _ in range(share):
-                await self.tasks.CreateTask(task_pb2.CreateTaskRequest(channel=CHANNEL, kind=KIND))
+        left = iter(range(count))
 
-        await asyncio.gather(*(some(count // in_flight) for _ in range(in_flight)))
+        async def some() -> None:
+            for _ in left:
+                await self.tasks.CreateTask(noop_task())
+
+        await asyncio.gather(*(some() for _ in range(in_flight)))
+
+    async def create_in_batches(self, count: int) -> None:
+        for start in range(0, count, CREATED_PER_CALL):
+            tasks = [noop_task() for _ in range(min(CREATED_PER_CALL, count - start))]
+            answer = await self.tasks.CreateTasks(task_pb2.CreateTasksRequest(tasks=tasks))
+            assert all(result.created for result in answer.results)
 
     async def drain(self, batch: int, workers: int) -> int:
         async def work(number: int) -> int:
@@ -82,6 +106,11 @@ class Bench:
         return int(await self.watch.fetchval("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn"))
 
 
+def noop_task() -> task_pb2.CreateTaskRequest:
+    payload = json.dumps({"sent": time.time()})
+    return task_pb2.CreateTaskRequest(channel=CHANNEL, kind=KIND, payload_json=payload)
+
+
 async def sql_alone(dsn: str, count: int) -> tuple[float, float]:
     """Enqueue and drain on the stores themselves: no RPC, no slots; answer both rates."""
     database = Postgres(PostgresSettings(dsn=SecretUrl(dsn), max_size=8), "bench")
@@ -89,13 +118,18 @@ async def sql_alone(dsn: str, count: int) -> tuple[float, float]:
     tasks, claims = PostgresTasks(database), PostgresClaims(database)
     request = ClaimRequest("w", ("sql",), {KIND: 1}, BATCH)
     new = [sql_task() for _ in range(count)]
-    enqueue = await rate(count, lambda: asyncio.gather(*(tasks.create(task) for task in new)))
+    enqueue = await rate(count, lambda: asyncio.gather(*(tasks.create([task]) for task in new)))
     await database.pool.execute("ANALYZE task, task_ready, task_lease")
 
     async def work() -> int:
         done = 0
         while claimed := await claims.claim(
-            "sql", request, new_token(), [Slot(new_token(), 1) for _ in range(BATCH)], timedelta(seconds=45)
+            "sql",
+            request,
+            new_token(),
+            slots=[Slot(new_token(), 1) for _ in range(BATCH)],
+            lease=timedelta(seconds=45),
+            start=0,
         ):
             ended = await claims.complete([Completion(item.key, "{}") for item in claimed])
             done += sum(item is not None for item in ended)
@@ -136,51 +170,68 @@ async def start(module: str, environment: dict[str, str]) -> Process:
     )
 
 
-async def measure(dsn: str, redis_url: str, count: int) -> None:
+async def measure(dsn: str, redis_url: str, folder: Path, options: argparse.Namespace) -> None:
     lease, grpc_port = free_port(), free_port()
     shared = {
         "SLUICEGATE_POSTGRES_DSN": dsn,
         "SLUICEGATE_REDIS_URL": redis_url,
         "SLUICEGATE_LEASE_SERVICE": f"127.0.0.1:{lease}",
     }
+    lease_settings = {"LEASE_SERVICE_GRPC__PORT": str(lease), "LEASE_SERVICE_METRICS_PORT": "0"}
+    task_settings = {
+        "TASK_API_GRPC__PORT": str(grpc_port),
+        "TASK_API_HTTP__PORT": "0",
+        "TASK_API_METRICS_PORT": "0",
+        "TASK_API_CLAIMS__WORKER_LIMIT": "100000",
+    }
     processes = [
-        await start(
-            "lease_service",
-            {**shared, "LEASE_SERVICE_GRPC__PORT": str(lease), "LEASE_SERVICE_METRICS_PORT": "0"},
-        ),
-        await start(
-            "task_api",
-            {
-                **shared,
-                "TASK_API_GRPC__PORT": str(grpc_port),
-                "TASK_API_HTTP__PORT": "0",
-                "TASK_API_METRICS_PORT": "0",
-                "TASK_API_CLAIMS__WORKER_LIMIT": "100000",
-            },
-        ),
+        await start("lease_service", {**shared, **lease_settings}),
+        await start("task_api", {**shared, **task_settings}),
     ]
+    print(f"process ids: lease_service {processes[0].pid}, task_api {processes[1].pid}", flush=True)
     channel = Channel(f"127.0.0.1:{grpc_port}", timeout=timedelta(seconds=60))
     watch = await asyncpg.connect(dsn)
     try:
         await channel.wait_ready(timedelta(seconds=30))
         await asyncio.sleep(6)  # the worker limit is stored by a loop of task_api
-        await report(Bench(channel, watch), dsn, count)
+        await run_sections(Bench(channel, watch, f"127.0.0.1:{grpc_port}"), dsn, redis_url, folder, options)
     finally:
         await channel.stop()
         await watch.close()
         for process in reversed(processes):
+            if process.returncode is not None:
+                print(f"a service ended by itself with {process.returncode}: its figures count for nothing")
+                continue
             process.terminate()
             await process.wait()
 
 
-async def report(bench: Bench, dsn: str, count: int) -> None:
+async def run_sections(
+    bench: Bench, dsn: str, redis_url: str, folder: Path, options: argparse.Namespace
+) -> None:
+    wanted = options.only.split(",")
     await bench.prepare()
+    rates: dict[str, float] = {}
+    if "sql" in wanted:
+        enqueue, rates["SQL engine alone"] = await sql_alone(dsn, options.tasks * 2)
+        print(
+            f"SQL alone: enqueue {enqueue:.0f}/s, claim+complete of {BATCH} {rates['SQL engine alone']:.0f}/s"
+        )
+    if "grpc" in wanted:
+        rates |= await grpc_rates(bench, options.tasks)
+    if "peers" in wanted:
+        variables = {"REDIS_URL": redis_url.rpartition("/")[0] + "/7", "POSTGRES_DSN": dsn}
+        rates |= await contests(bench, variables, folder, options)
+    tell_goals(rates)
+
+
+async def grpc_rates(bench: Bench, count: int) -> dict[str, float]:
     await bench.create(200, 20)
     await bench.drain(BATCH, 2)
     create_one = await rate(count // 4, lambda: bench.create(count // 4, 1))
     create_many = await rate(count, lambda: bench.create(count, 50))
     backlog = count + count // 4
-    await bench.watch.execute("ANALYZE task, task_ready, task_lease, task_outcome")
+    await bench.watch.execute(ANALYZE)
     half = backlog // 2
     before = await bench.wal()
     unary = await rate(half, lambda: drain_exactly(bench, half))
@@ -188,23 +239,80 @@ async def report(bench: Bench, dsn: str, count: int) -> None:
     batched = await rate(backlog - half, lambda: bench.drain(BATCH, 4))
     wal_batch = (await bench.wal() - batch_started) / (backlog - half)
     wal_unary = (batch_started - before) / half
-    gain = batched / unary
-    sql_enqueue, sql_drain = await sql_alone(dsn, count * 2)
     print(f"create, unary, 1 in flight       {create_one:9.0f} tasks/s")
-    print(
-        f"create, unary, 50 in flight      {create_many:9.0f} tasks/s   {create_many / create_one:5.1f} x one in flight"
-    )
+    print(f"create, unary, 50 in flight      {create_many:9.0f} tasks/s")
     print(f"claim+complete, 1 a call, 16     {unary:9.0f} tasks/s   WAL {wal_unary:5.0f} B/task")
     print(
-        f"claim+complete, {BATCH} a call, 4     {batched:9.0f} tasks/s   WAL {wal_batch:5.0f} B/task"
-        f"   {gain:5.1f} x unary"
+        f"claim+complete, {BATCH} a call, 4     {batched:9.0f} tasks/s   WAL {wal_batch:5.0f} B/task",
+        flush=True,
     )
-    print(
-        f"SQL alone: enqueue               {sql_enqueue:9.0f} tasks/s   {sql_enqueue / create_many:5.1f} x gRPC"
+    return {"gRPC unary": unary, "gRPC batch": batched}
+
+
+async def contests(
+    bench: Bench, variables: dict[str, str], folder: Path, options: argparse.Namespace
+) -> dict[str, float]:
+    """Let everyone run in turn; the drain of each."""
+    entrants = [ours(bench, variant) for variant in queues.VARIANTS]
+    entrants += await queues.peers([name for name in options.peers.split(",") if name], variables)
+
+    async def analyze() -> None:
+        await bench.watch.execute("ANALYZE")
+
+    drains = {}
+    for entrant in entrants:
+        try:
+            found = await queues.contest(
+                entrant, folder, variables, tasks=options.tasks, waits=options.waits, before_drain=analyze
+            )
+        except (RuntimeError, OSError) as error:
+            print(f"{entrant.name:24} failed: {error}")
+            continue
+        queues.tell(entrant.name, found)
+        drains[entrant.name] = found.drained
+    return drains
+
+
+def ours(bench: Bench, variant: str) -> queues.Entrant:
+    """Our own worker: one process, made with the SDK."""
+
+    async def trickle(count: int) -> float:
+        for _ in range(count):
+            await asyncio.sleep(random.uniform(0.01, 0.05))
+            await bench.tasks.CreateTask(noop_task())
+        return 0.0
+
+    async def enqueue(count: int) -> float:
+        began = time.perf_counter()
+        if variant == "tuned":
+            await bench.create_in_batches(count)
+        else:
+            await bench.create(count, 16)
+        return time.perf_counter() - began
+
+    concurrency = str(SDK_CONCURRENCY[variant])
+    return queues.Entrant(
+        f"sluicegate {variant}",
+        enqueue,
+        trickle,
+        [sys.executable, SDK_WORKER, bench.target, CHANNEL, concurrency],
     )
-    print(
-        f"SQL alone: claim+complete of {BATCH}  {sql_drain:9.0f} tasks/s   {sql_drain / batched:5.1f} x gRPC in batches"
-    )
+
+
+def tell_goals(rates: dict[str, float]) -> None:
+    """Print the ratios that are aimed at, as far as both sides were measured."""
+    goals = [
+        ("SQL engine alone", "pgqueuer tuned", 1.0),
+        ("gRPC batch", "procrastinate tuned", 5.0),
+        ("gRPC batch", "dramatiq tuned", 1.0),
+        ("gRPC batch", "gRPC unary", 4.0),
+        ("sluicegate tuned", "procrastinate tuned", 5.0),
+        ("sluicegate tuned", "dramatiq tuned", 1.0),
+        ("sluicegate tuned", "pgqueuer tuned", 1.0),
+    ]
+    for name, other, aim in goals:
+        if rates.get(name) and rates.get(other):
+            print(f"{name} / {other}: {rates[name] / rates[other]:.2f} (aim {aim:g})")
 
 
 async def drain_exactly(bench: Bench, count: int) -> None:
@@ -225,9 +333,15 @@ async def drain_exactly(bench: Bench, count: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default=",".join(SECTIONS))
     parser.add_argument("--tasks", type=int, default=2000)
+    parser.add_argument("--waits", type=int, default=200)
+    parser.add_argument("--peers", default=",".join(queues.PACKAGES))
     options = parser.parse_args()
+    end_cleanly()
     with tempfile.TemporaryDirectory(prefix="sluicegate-bench-") as folder:
         Path(folder).chmod(0o755)
         postgres, valkey = PostgresProcess(Path(folder) / "postgres"), ValkeyProcess(Path(folder) / "valkey")
@@ -235,7 +349,7 @@ def main() -> None:
         valkey.start()
         try:
             migrate(postgres.dsn)
-            uvloop.run(measure(postgres.dsn, valkey.url, options.tasks))
+            uvloop.run(measure(postgres.dsn, valkey.url, Path(folder), options))
         finally:
             valkey.stop()
             postgres.stop()
