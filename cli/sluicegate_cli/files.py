@@ -61,13 +61,19 @@ class Report:
             note(f"{path}:{problem['line']}: {problem['problem']}")
         if self.refused_count > _MOST_SHOWN:
             note(f"... and {self.refused_count - _MOST_SHOWN} more; --json lists up to {_MOST_KEPT}")
-        told = ", ".join(f"{count} {name}" for name, count in self.counts.items()) or "nothing to do"
-        rows = "row" if self.refused_count == 1 else "rows"
-        refused = f"; {self.refused_count} {rows} refused, the others are kept" if self.refused_count else ""
+        told = ", ".join(counted(count, name) for name, count in self.counts.items()) or "nothing to do"
+        refused = counted(self.refused_count, "rows refused")
+        refused = f"; {refused}, the others are kept" if self.refused_count else ""
         stdout.print(f"{told}{refused}", markup=False)
         if self.ids:
             note(f"the first is {self.ids[0]}; --json lists up to {_MOST_KEPT}")
         return code
+
+
+def counted(count: int, what: str) -> str:
+    """Say a count and what of: "cards saved" becomes "1 card saved" or "2 cards saved"."""
+    noun, space, rest = what.partition(" ")
+    return f"{count} {noun.removesuffix('s') if count == 1 and space else noun}{space}{rest}"
 
 
 @contextmanager

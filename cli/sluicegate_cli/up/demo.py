@@ -11,7 +11,7 @@ from sluicegate_cli.commands.accounts import all_accounts
 from sluicegate_cli.commands.cards import import_files
 from sluicegate_cli.commands.channels import save_channel
 from sluicegate_cli.commands.mode import Mode, switch_mode
-from sluicegate_cli.files import Report
+from sluicegate_cli.files import Report, counted
 from sluicegate_cli.up.options import UpOptions
 
 _SEED = 1
@@ -35,7 +35,9 @@ async def prepare(clients: Clients, options: UpOptions, simulator_url: str) -> s
         await save_channel(clients, channel, _REASON)
     await switch_mode(clients, Mode.ASYNC, _REASON)
     marker.write_text(simulator_url)
-    return f"first run: {', '.join(f'{count} {name}' for name, count in report.counts.items())}, mode async"
+    return (
+        f"first run: {', '.join(counted(count, name) for name, count in report.counts.items())}, mode async"
+    )
 
 
 async def _import_fleet(clients: Clients, options: UpOptions, folder: Path, simulator_url: str) -> Report:

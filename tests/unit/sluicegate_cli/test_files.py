@@ -180,11 +180,16 @@ def test_a_header_that_lacks_columns_is_shown_as_far_as_it_is_text(header: str, 
     assert len(caught.value.message) < 300
 
 
-@pytest.mark.parametrize(("count", "told"), [(1, "1 row refused"), (2, "2 rows refused")])
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [(1, "1 card saved, 1 published; 1 row refused"), (2, "2 cards saved, 2 published; 2 rows refused")],
+)
 def test_a_report_counts_rows_in_good_english(
     count: int, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = Report()
+    report.add("cards saved", count)
+    report.add("published", count)
     for line in range(count):
         report.refuse(line, "bad")
     report.finish(FILE, as_json=False)
