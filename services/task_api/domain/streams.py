@@ -1,7 +1,8 @@
 """Text events of a task, followed by many readers at the price of one.
 
 One tail per task and process reads the events once; readers hold a position in its ring and no queue. What the ring no
-longer holds is read from the store. A reader meets every event after its cursor exactly once and in order.
+longer holds is read from the store, through a cache that lets readers who come together share their reads. A reader
+meets every event after its cursor exactly once and in order.
 """
 
 import asyncio
@@ -9,9 +10,13 @@ import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import NamedTuple, Protocol, Self
 from uuid import UUID
 
+from servicekit.clock import Clock, SystemClock
+from servicekit.errors import Reason, ServiceError
+from servicekit.hotcache import CacheLimits, HotCache, LoadLimit
 from task_api.domain.signals import Signals
 
 TERMINAL_SEQ = 9_007_199_254_740_991
@@ -21,6 +26,17 @@ _CURSOR = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,15})")
 _PAGE = 500
 _RING_EVENTS = 1000
 _RING_CHARACTERS = 1_048_576
+_EVENT_BYTES = 200
+_DATABASE_LOADS = 8
+
+REPLAYS = CacheLimits(
+    ttl=timedelta(milliseconds=750),
+    entries=256,
+    loads=8,
+    size_bytes=8 * 1_048_576,
+    load_time=timedelta(seconds=5),
+)
+"""What replays may take: over 8 reads of distinct positions, readers are told to come again."""
 
 
 class Cursor(NamedTuple):
@@ -68,6 +84,23 @@ class LastEvent(NamedTuple):
     terminal: bool
 
 
+class ReplayKey(NamedTuple):
+    """Who reads which task from where; owners never share with others."""
+
+    tenant: str
+    user: str
+    task_id: UUID
+    after: Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A task's end, as it was a moment ago, and the first events after a cursor."""
+
+    last: LastEvent
+    events: "Sequence[Event]"
+
+
 class EventLog(Protocol):
     """The stored events."""
 
@@ -87,14 +120,32 @@ class Hub:
         log: the stored events.
         signals: notified with the ids of tasks that have new events; a lost wake costs at most ``safety_seconds``.
         safety_seconds: time between looks at the store without a wake.
+        clock: tells the age of replays.
+        load_limit: how many cached reads of the database may run at once in this process.
     """
 
-    def __init__(self, log: EventLog, *, signals: Signals[UUID], safety_seconds: float) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        *,
+        signals: Signals[UUID],
+        safety_seconds: float,
+        clock: Clock | None = None,
+        load_limit: LoadLimit | None = None,
+    ) -> None:
         self._log = log
         self._signals = signals
         self._safety_seconds = safety_seconds
         self._tails: dict[UUID, _Tail] = {}
         self._closed = asyncio.Event()
+        self.replays: HotCache[ReplayKey, Replay | None] = HotCache(
+            self._load_replay,
+            limits=REPLAYS,
+            clock=clock or SystemClock(),
+            load_limit=load_limit or LoadLimit(_DATABASE_LOADS),
+            size_of=_replay_bytes,
+            name="text_replay",
+        )
 
     @property
     def tail_count(self) -> int:
@@ -112,18 +163,38 @@ class Hub:
 
     async def read(self, task_id: UUID, after: Cursor, limit: int) -> Sequence[Event]:
         """Return stored events after a cursor, as a reader would see them."""
-        events = await self._log.read(task_id, after, limit)
-        return _seen_from(after, events)
+        return _seen_from(after, await self._log.read(task_id, after, limit))
 
-    def follow(self, task_id: UUID, tenant: str, last: LastEvent, after: Cursor) -> "Reader":
-        """Return a reader that starts after a cursor; ``last`` is what :meth:`last` has just said."""
-        return Reader(self, lambda: self._tail(task_id, tenant, last), after)
+    async def replay(self, key: ReplayKey) -> Replay | None:
+        """Return a task's first events after a cursor, at most 750 ms old; None for a task that is not this tenant's.
+
+        Raises:
+            CacheBusyError: too many other positions are being read.
+        """
+        return await self.replays.get(key)
+
+    def follow(
+        self, task_id: UUID, tenant: str, last: LastEvent, after: Cursor, *, user: str = ""
+    ) -> "Reader":
+        """Return a reader that starts after a cursor; ``last`` is what :meth:`last` or a replay has just said."""
+        key = ReplayKey(tenant, user, task_id, after)
+        return Reader(self, lambda: self._tail(task_id, tenant, last), key)
+
+    def forget(self, task_id: UUID) -> None:
+        """Read a task's replays anew from now on: it was deleted, or runs again."""
+        self.replays.invalidate_where(lambda key: key.task_id == task_id)
 
     def close(self) -> None:
         """Send every reader away."""
         self._closed.set()
         for tail in self._tails.values():
             tail.wake()
+
+    def leave(self, tail: "_Tail") -> None:
+        """Forget a tail that nobody reads."""
+        if tail.reader_count == 0 and self._tails.get(tail.task_id) is tail:
+            del self._tails[tail.task_id]
+            tail.stop()
 
     def _tail(self, task_id: UUID, tenant: str, last: LastEvent) -> "_Tail":
         tail = self._tails.get(task_id)
@@ -133,11 +204,12 @@ class Hub:
             )
         return tail
 
-    def leave(self, tail: "_Tail") -> None:
-        """Forget a tail that nobody reads."""
-        if tail.reader_count == 0 and self._tails.get(tail.task_id) is tail:
-            del self._tails[tail.task_id]
-            tail.stop()
+    async def _load_replay(self, key: ReplayKey) -> Replay | None:
+        last = await self._log.last(key.task_id, key.tenant)  # whose task it is, is asked at every load
+        if last is None:
+            return None
+        events = await self._log.read(key.task_id, key.after, _PAGE) if key.after < last.cursor else ()
+        return Replay(last, _seen_from(key.after, events))
 
 
 class Reader:
@@ -145,10 +217,11 @@ class Reader:
 
     _tail: "_Tail"
 
-    def __init__(self, hub: Hub, find_tail: "Callable[[], _Tail]", after: Cursor) -> None:
+    def __init__(self, hub: Hub, find_tail: "Callable[[], _Tail]", key: ReplayKey) -> None:
         self._hub = hub
         self._find_tail = find_tail
-        self.cursor = after
+        self._key = key
+        self.cursor = key.after
         self.ended = False
         """Whether the task's end has been read."""
 
@@ -175,7 +248,7 @@ class Reader:
 
     async def _next(self) -> Sequence[Event]:
         if self.cursor < self._tail.floor:
-            read = await self._tail.page(self.cursor)
+            read = await self._page()
         else:
             read = await self._tail.after(self.cursor)
         if not read:
@@ -188,6 +261,20 @@ class Reader:
             events.append(read[-1])
         self.cursor = read[-1].cursor  # after the last await: a reader that is cut here reads them again
         return events
+
+    async def _page(self) -> Sequence[Event]:
+        """Return events that the ring no longer holds: shared with others who read the same, or past the cache.
+
+        A replay from before the ring began may lack what the ring has dropped since; then only a new read will do.
+        """
+        key = self._key._replace(after=self.cursor)
+        replay = await self._hub.replay(key)
+        if replay is not None and not replay.events:
+            self._hub.replays.invalidate(key)
+            replay = await self._hub.replay(key)
+        if replay is None:
+            raise ServiceError(Reason.NOT_FOUND, "the task is gone")
+        return replay.events
 
 
 class _Tail:
@@ -215,6 +302,7 @@ class _Tail:
         self._ring: deque[Event] = deque()
         self._characters = 0
         self._changed = asyncio.Event()
+        self._asking = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     def enter(self) -> None:
@@ -229,9 +317,6 @@ class _Tail:
     def wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
-
-    async def page(self, after: Cursor) -> Sequence[Event]:
-        return _seen_from(after, await self._log.read(self.task_id, after, _PAGE))
 
     async def after(self, cursor: Cursor) -> Sequence[Event]:
         """Return the ring's events after a cursor, or wait for a change and return none."""
@@ -248,11 +333,14 @@ class _Tail:
 
     async def is_over(self, cursor: Cursor) -> bool:
         """Tell whether the task ended with the event at a cursor, or runs again since."""
-        if self._last != (cursor, True):
+        if self._last == (cursor, True):
+            return True
+        async with self._asking:  # all its readers are here at once, and one answer is enough
+            if self._last == (cursor, True):
+                return True
             last = await self._log.last(self.task_id, self._tenant)
             self._last = last if last is not None and last.cursor == self._last.cursor else self._last
             return last is None or (last.terminal and last.cursor == cursor)
-        return True
 
     async def _run(self) -> None:
         with self._signals.watch([self.task_id]) as watch:
@@ -293,3 +381,10 @@ def _seen_from(after: Cursor, events: Sequence[Event]) -> Sequence[Event]:
         event.restarts = epoch not in (0, event.cursor.epoch)
         epoch = event.cursor.epoch
     return events
+
+
+def _replay_bytes(replay: Replay | None) -> int:
+    """Estimate what a replay keeps: its texts, as they are and as they are sent."""
+    if replay is None:
+        return _EVENT_BYTES
+    return sum(_EVENT_BYTES + 2 * len(event.data.encode()) for event in replay.events) + _EVENT_BYTES

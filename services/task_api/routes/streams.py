@@ -11,6 +11,7 @@ from servicekit import sse
 from servicekit.errors import invalid_field
 from servicekit.event_stream import EventStream
 from servicekit.failures import service_error
+from servicekit.metrics import export_cache
 from servicekit.principal import Principal
 from task_api.domain.streams import BEGINNING, Cursor, Event, LastEvent, Reader, parse_cursor
 from task_api.domain.tasks import not_found, parse_task_id
@@ -19,6 +20,7 @@ from task_api.routes.edge import Edge
 
 def add_streams(app: FastAPI, edge: Edge) -> None:
     """Add the endpoints of text events."""
+    export_cache(edge.hub.replays.name, edge.hub.replays.counts.by_name)
     signed_in = Annotated[Principal, Depends(edge.principal)]
 
     @app.get("/api/tasks/{task_id}/text-events", response_class=Response)
@@ -34,7 +36,7 @@ def add_streams(app: FastAPI, edge: Edge) -> None:
         headers = {"x-sluicegate-replay-from": str(start)}
         if edge.hub.closing or edge.stream_count >= edge.http.max_streams:
             return _stream(edge, lambda: _busy(edge), headers)
-        reader = edge.hub.follow(number, caller.tenant, last, start)
+        reader = edge.hub.follow(number, caller.tenant, last, start, user=caller.subject)
         return _stream(edge, lambda: _follow(edge, reader, reset), headers)
 
     @app.get("/api/tasks/{task_id}/text-deltas")

@@ -14,6 +14,7 @@ from task_api.domain.streams import (
     Event,
     Hub,
     LastEvent,
+    ReplayKey,
     parse_cursor,
 )
 from tests.support.waiting import eventually
@@ -181,3 +182,40 @@ def test_cursors_are_read_as_they_are_written(epoch: int, seq: int) -> None:
 )
 def test_anything_else_is_no_cursor(text: str) -> None:
     assert parse_cursor(text) is None
+
+
+async def test_readers_who_come_together_share_the_reads_of_the_past_and_the_question_of_the_end() -> None:
+    log = Log()
+    for seq in range(1, 1200):
+        log.add(1, seq)
+    log.add(1, TERMINAL_SEQ, "end")
+    hub, asked = hub_on(log), 0
+    inner = log.last
+
+    async def counted(task_id: UUID, tenant: str) -> LastEvent | None:
+        nonlocal asked
+        asked += 1
+        return await inner(task_id, tenant)
+
+    log.last = counted  # type: ignore[method-assign]
+    seen = await asyncio.gather(*(collect(hub, log) for _ in range(40)))
+    assert seen == [[*(f"1.{seq}" for seq in range(1, 1200)), "$"]] * 40
+    assert log.reads <= 6, "a page is read once for all"
+    assert asked <= 40 + 6, "once per reader at its door, and once per page"
+
+
+async def test_a_page_from_before_the_ring_began_is_read_again_and_the_past_may_be_forgotten() -> None:
+    log = Log()
+    hub = hub_on(log)
+    key = ReplayKey("t", "", TASK, BEGINNING)
+    replay = await hub.replay(key)
+    assert replay is not None
+    assert (replay.last.cursor, list(replay.events)) == (BEGINNING, [])
+    log.add(1, 1)
+    log.add(1, TERMINAL_SEQ, "end")
+    assert await hub.replay(key) is replay, "it is shared for a moment"
+    assert await collect(hub, log) == ["1.1", "$"]
+    hub.forget(TASK)
+    fresh = await hub.replay(key)
+    assert fresh is not None
+    assert len(fresh.events) == 2
