@@ -29,6 +29,7 @@ class Reason(StrEnum):
     PAUSED = "PAUSED"
     STALE_VERSION = "STALE_VERSION"
     CANCELLED = "CANCELLED"
+    QUOTA_EXHAUSTED = "QUOTA_EXHAUSTED"
 
 
 _HTTP_STATUS: Mapping[Reason, int] = {
@@ -49,6 +50,7 @@ _HTTP_STATUS: Mapping[Reason, int] = {
     Reason.TIME_IS_UP: 504,
     Reason.INTERNAL: 500,
     Reason.CANCELLED: 499,
+    Reason.QUOTA_EXHAUSTED: 429,
 }
 
 

@@ -31,6 +31,7 @@ _CODES: Mapping[Reason, grpc.StatusCode] = {
     Reason.TIME_IS_UP: grpc.StatusCode.DEADLINE_EXCEEDED,
     Reason.INTERNAL: grpc.StatusCode.INTERNAL,
     Reason.CANCELLED: grpc.StatusCode.CANCELLED,
+    Reason.QUOTA_EXHAUSTED: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 _REASONS_WITHOUT_DETAILS: Mapping[grpc.StatusCode, Reason] = {
     grpc.StatusCode.INVALID_ARGUMENT: Reason.INVALID_FIELD,

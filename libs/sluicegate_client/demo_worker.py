@@ -1,7 +1,7 @@
 """A worker to look at: writes words of the prompt, one after the other. ``python -m sluicegate_client.demo_worker``.
 
-The payload: ``prompt`` (text), ``words`` (how many to write, 1 to 10,000; default: those of the prompt, at most 60) and
-``delay_ms`` (between words, 0 to 10,000; default 60).
+The payload: ``prompt`` (text; a few sentences by default), ``words`` (how many to write, 1 to 10,000; default: those of
+the prompt, at most 60) and ``delay_ms`` (between words, 0 to 10,000; default 60).
 """
 
 import argparse
@@ -19,6 +19,11 @@ from sluicegate_client.worker import PermanentError, TaskContext, Worker
 KIND = "text.demo"
 CHANNEL = "text-demo"
 
+_DEFAULT_TEXT = (
+    "A sluice gate lets through as much water as the channel below can carry. This text comes from a worker, word by "
+    "word. Each piece is stored before you see it: whoever reads may leave, come back and miss nothing, and a worker "
+    "that is stopped on the way is followed by another one."
+)
 _DEFAULT_WORDS = 60
 _MOST_WORDS = 10_000
 _DEFAULT_DELAY_MS = 60
@@ -27,7 +32,7 @@ _MOST_DELAY_MS = 10_000
 
 async def write_words(task: TaskContext) -> dict[str, object]:
     """Write the words of the prompt, round and round, and report progress."""
-    words = str(task.payload.get("prompt", "")).split() or ["water"]
+    words = str(task.payload.get("prompt", "")).split() or _DEFAULT_TEXT.split()
     count = _number(task.payload, "words", default=min(len(words), _DEFAULT_WORDS), most=_MOST_WORDS)
     delay = _number(task.payload, "delay_ms", default=_DEFAULT_DELAY_MS, most=_MOST_DELAY_MS) / 1000
     reported = 0

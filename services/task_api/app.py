@@ -18,14 +18,19 @@ from sluicegate.worker.v1 import worker_pb2_grpc
 from task_api.clients import TaskSlots
 from task_api.domain.channels import Channels
 from task_api.domain.claims import ClaimLimits, Claims
+from task_api.domain.creation import Creation
+from task_api.domain.low_water import LowWater
+from task_api.domain.operations import Operations
 from task_api.domain.signals import Signals
 from task_api.domain.streams import Hub
 from task_api.domain.tasks import Tasks
+from task_api.domain.turns import Turns
 from task_api.loops.load import LoadGauge
 from task_api.loops.outbox import OutboxRelay
 from task_api.loops.policies import PolicySeeder
 from task_api.loops.promoter import Promoter
 from task_api.loops.sweeper import Sweeper
+from task_api.loops.turns import TurnSync
 from task_api.routes.app import make_app
 from task_api.routes.edge import Edge
 from task_api.servicer.operators import OperatorServicer
@@ -36,12 +41,15 @@ from task_api.store.postgres import PostgresTasks
 from task_api.store.postgres_channels import PostgresChannels
 from task_api.store.postgres_claims import PostgresClaims
 from task_api.store.postgres_events import PostgresEvents, PostgresOutbox
+from task_api.store.postgres_operations import PostgresOperations
+from task_api.store.postgres_turns import PostgresTurns
 from task_api.store.redis import RedisNews, RedisWakes
 
 _log = get_logger(__name__)
 
 _LOAD_EVERY = timedelta(seconds=15)
 _OUTBOX_EVERY = timedelta(milliseconds=500)
+_TURNS_EVERY = timedelta(milliseconds=500)
 _POLICIES_EVERY = timedelta(seconds=5)
 _PARTITIONS_EVERY = timedelta(hours=1)
 
@@ -80,12 +88,17 @@ def build(settings: Settings) -> App:
     channel_store = PostgresChannels(database)
     task_store = PostgresTasks(database)
     channels = Channels(channel_store, slots, wakes, clock=clock)
-    tasks = Tasks(task_store, channels, wakes, clock=clock)
+    turns, low_water = Turns(PostgresTurns(database)), LowWater(clock)
+    tasks = Tasks(task_store, wakes, turns=turns, low_water=low_water)
+    creation = Creation(task_store, channels, wakes, turns=turns, low_water=low_water, clock=clock)
+    operations = Operations(PostgresOperations(database), channels, tasks, wakes, low_water)
     claims = Claims(
         PostgresClaims(database),
         slots,
         channels,
         wakes,
+        turns=turns,
+        low_water=low_water,
         ready=ready,
         clock=clock,
         limits=ClaimLimits(settings.claims.lease, settings.claims.poll),
@@ -103,14 +116,15 @@ def build(settings: Settings) -> App:
         Loop("sweeper", Sweeper(claims).run_once, every=settings.claims.sweep_every, clock=clock),
         Loop("promoter", Promoter(claims).run_once, every=settings.claims.promote_every, clock=clock),
         Loop("load", LoadGauge(channel_store).run_once, every=_LOAD_EVERY, clock=clock),
+        Loop("turns", TurnSync(turns).run_once, every=_TURNS_EVERY, clock=clock),
         Loop("outbox", relay.run_once, every=_OUTBOX_EVERY, clock=clock),
     ]
     servicers: list[tuple[AddServicer, object]] = [
-        (task_pb2_grpc.add_TaskServiceServicer_to_server, TaskServicer(tasks, hub)),
+        (task_pb2_grpc.add_TaskServiceServicer_to_server, TaskServicer(tasks, creation, hub)),
         (worker_pb2_grpc.add_WorkerServiceServicer_to_server, WorkerServicer(claims)),
-        (operator_pb2_grpc.add_OperatorServiceServicer_to_server, OperatorServicer(channels)),
+        (operator_pb2_grpc.add_OperatorServiceServicer_to_server, OperatorServicer(channels, operations)),
     ]
-    edge = Edge(tasks, channels, hub, health=health, auth=settings.auth, http=settings.http)
+    edge = Edge(tasks, creation, channels, hub, health=health, auth=settings.auth, http=settings.http)
     http = HttpServer(
         make_app(edge),
         host=settings.http.host,

@@ -154,6 +154,7 @@ EXPECTED_CODES = [
     (Reason.TIME_IS_UP, grpc.StatusCode.DEADLINE_EXCEEDED),
     (Reason.INTERNAL, grpc.StatusCode.INTERNAL),
     (Reason.CANCELLED, grpc.StatusCode.CANCELLED),
+    (Reason.QUOTA_EXHAUSTED, grpc.StatusCode.RESOURCE_EXHAUSTED),
 ]
 
 

@@ -298,3 +298,158 @@ async def test_a_short_deadline_is_kept(api: RunningTaskApi) -> None:
     )
     error = await refused(api.workers.ClaimTasks(request, timeout=0.5))
     assert error.reason is Reason.TIME_IS_UP
+
+
+async def test_many_tasks_are_stored_at_once_and_each_stands_for_itself(api: RunningTaskApi) -> None:
+    await api.save_channel("narrow", max_backlog=2)
+
+    def one(**fields: Any) -> task_pb2.CreateTaskRequest:
+        return task_pb2.CreateTaskRequest(**{"channel": "work", "kind": "job", **fields})
+
+    asked = [
+        one(),
+        one(payload_json="{"),
+        one(channel="nowhere"),
+        one(idempotency_key="k"),
+        one(idempotency_key="k"),
+        one(idempotency_key="k", priority=3),
+        *[one(channel="narrow") for _ in range(3)],
+        one(model="none"),
+        one(channel=""),
+    ]
+    results = (await api.tasks.CreateTasks(task_pb2.CreateTasksRequest(tasks=asked))).results
+    assert [
+        result.refusal.reason if result.HasField("refusal") else result.created for result in results
+    ] == [
+        True,
+        "INVALID_FIELD",
+        "NOT_FOUND",
+        True,
+        False,
+        "KEY_REUSED",
+        True,
+        True,
+        "BACKLOG_FULL",
+        "INVALID_FIELD",
+        "INVALID_FIELD",
+    ]
+    assert results[4].task.task_id == results[3].task.task_id
+    assert "payload_json" in results[1].refusal.metadata
+    assert results[8].refusal.retry_after_ms > 0
+    assert await api.database.fetchval("SELECT count(*) FROM task") == 4
+
+
+async def test_a_full_quota_refuses_and_operators_see_and_change_it(api: RunningTaskApi) -> None:
+    tenant = operator_pb2.Tenant(name="default", weight=200, quota=10)
+    saved = await api.operators.SaveTenant(operator_pb2.SaveTenantRequest(tenant=tenant, actor="me"))
+    assert (saved.tenant.weight, saved.tenant.quota, saved.tenant.version) == (200, 10, 1)
+    task = await api.create(cost=8)
+    error = await refused(api.create(cost=8))
+    assert (error.reason, error.metadata["tenant"]) == (Reason.QUOTA_EXHAUSTED, "default")
+    assert error.retry_after
+    [held] = await api.claim()
+    await api.workers.CompleteTasks(
+        worker_pb2.CompleteTasksRequest(completions=[worker_pb2.Completion(claim=held.claim)])
+    )
+    [seen] = (await api.operators.ListTenants(operator_pb2.ListTenantsRequest())).tenants
+    assert (seen.reserved, seen.spent) == (0, 8)
+    entries = (await api.operators.ListLedger(operator_pb2.ListLedgerRequest(tenant="default"))).entries
+    assert [(entry.kind, entry.amount, entry.task_id) for entry in entries] == [
+        ("settle", 8, task.task_id),
+        ("reserve", 8, task.task_id),
+    ]
+    await api.operators.SaveTenant(
+        operator_pb2.SaveTenantRequest(tenant=operator_pb2.Tenant(name="default"), actor="me")
+    )
+    assert (await api.create(cost=80)).cost == 80
+    [last, *_] = (await api.operators.ListAudit(operator_pb2.ListAuditRequest(page_size=1))).rows
+    assert (last.action, last.subject) == ("tenant.save", "default")
+    assert '"quota" : 10' in last.before_json
+
+
+async def test_a_model_runs_where_its_route_leads(api: RunningTaskApi) -> None:
+    route = operator_pb2.Route(model="writer-2", channel="work")
+    saved = (await api.operators.SaveRoute(operator_pb2.SaveRouteRequest(route=route, actor="me"))).route
+    assert (await api.create(channel="", model="writer-2")).channel == "work"
+    await api.save_channel("other")
+    moved = operator_pb2.Route(model="writer-2", channel="other", version=saved.version)
+    await api.operators.SaveRoute(operator_pb2.SaveRouteRequest(route=moved, actor="me"))
+    assert (await api.create(channel="", model="writer-2")).channel == "other"
+    stale = operator_pb2.SaveRouteRequest(route=moved, actor="me")
+    assert (await refused(api.operators.SaveRoute(stale))).reason is Reason.STALE_VERSION
+    nowhere = operator_pb2.Route(model="writer-2", channel="nowhere")
+    wrong = operator_pb2.SaveRouteRequest(route=nowhere, actor="me")
+    assert (await refused(api.operators.SaveRoute(wrong))).reason is Reason.NOT_FOUND
+    assert (await refused(api.create(model="writer-2"))).reason is Reason.INVALID_FIELD
+    await api.operators.DeleteRoute(operator_pb2.DeleteRouteRequest(model="writer-2", actor="me"))
+    assert (await refused(api.create(channel="", model="writer-2"))).reason is Reason.NOT_FOUND
+    assert (await api.operators.ListRoutes(operator_pb2.ListRoutesRequest())).routes == []
+
+
+async def test_operators_change_many_tasks_and_put_one_first(api: RunningTaskApi) -> None:
+    tasks = [await api.create() for _ in range(5)]
+    await api.create(kind="other")
+    wanted = operator_pb2.TaskFilter(tenant="default", kind="job")
+    put_first = operator_pb2.DispatchTaskRequest(task_id=tasks[3].task_id, actor="me", reason="now")
+    await api.operators.DispatchTask(put_first)
+    [held] = await api.claim()
+    assert held.claim.task_id == tasks[3].task_id
+    assert (await refused(api.operators.DispatchTask(put_first))).reason is Reason.WRONG_STATE
+    unknown = operator_pb2.DispatchTaskRequest(task_id=UNKNOWN, actor="me")
+    assert (await refused(api.operators.DispatchTask(unknown))).reason is Reason.NOT_FOUND
+    cancel = operator_pb2.CancelTasksRequest(filter=wanted, actor="me", reason="wrong batch", limit=3)
+    first = await api.operators.CancelTasks(cancel)
+    assert (first.changed_count, first.more) == (3, True)
+    rest = await api.operators.CancelTasks(operator_pb2.CancelTasksRequest(filter=wanted, actor="me"))
+    assert (rest.changed_count, rest.more) == (2, False)
+    assert [await api.state(task.task_id) for task in tasks].count("cancelled") == 4
+    again = await api.operators.RetryTasks(operator_pb2.RetryTasksRequest(filter=wanted, actor="me"))
+    assert again.changed_count == 4
+    rows = (await api.operators.ListAudit(operator_pb2.ListAuditRequest(page_size=3))).rows
+    assert [row.action for row in rows] == ["tasks.retry", "tasks.cancel", "tasks.cancel"]
+    assert '"changed_count":4' in rows[0].after_json.replace(" ", "")
+
+
+async def test_a_channel_refuses_while_its_oldest_task_has_waited_too_long(api: RunningTaskApi) -> None:
+    await api.save_channel("fresh", max_age_ms=60_000)
+    await api.create(channel="fresh")
+    await api.create(channel="fresh")
+    await api.database.execute("UPDATE task_ready SET ready_at = now() - interval '2 minutes'")
+    error = await eventually(lambda: _refusal(api))
+    assert (error.reason, error.metadata) == (
+        Reason.BACKLOG_FULL,
+        {"channel": "fresh", "max_age_ms": "60000"},
+    )
+    assert await api.claim(2, channels=["fresh"])
+    assert await eventually(lambda: _taken(api))
+
+
+async def _refusal(api: RunningTaskApi) -> ServiceError | None:
+    try:
+        await api.create(channel="fresh")
+    except ServiceError as error:
+        return error
+    return None
+
+
+async def _taken(api: RunningTaskApi) -> bool:
+    await api.database.execute("UPDATE task_ready SET ready_at = now()")
+    return await _refusal(api) is None
+
+
+async def test_progress_with_a_place_is_an_event_among_the_text(api: RunningTaskApi) -> None:
+    task = await api.create()
+    [held] = await api.claim()
+    piece = worker_pb2.TextPiece(claim=held.claim, seq=1, text="one")
+    await api.workers.AppendText(worker_pb2.AppendTextRequest(pieces=[piece]))
+    report = worker_pb2.Progress(claim=held.claim, percent=40, message="half", seq=2)
+    for _ in range(2):
+        await api.workers.ReportProgress(worker_pb2.ReportProgressRequest(reports=[report]))
+    silent = worker_pb2.Progress(claim=held.claim, percent=60)
+    await api.workers.ReportProgress(worker_pb2.ReportProgressRequest(reports=[silent]))
+    await api.workers.CompleteTasks(
+        worker_pb2.CompleteTasksRequest(completions=[worker_pb2.Completion(claim=held.claim)])
+    )
+    watched = api.tasks.WatchTask(task_pb2.WatchTaskRequest(task_id=task.task_id))
+    events = [(event.kind, event.cursor) async for event in watched]
+    assert events == [("text", "1.1"), ("progress", "1.2"), ("end", "1.9007199254740991")]

@@ -1,8 +1,8 @@
 """task_api's stores on a real database, without the rest of the service."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -11,11 +11,14 @@ from servicekit.ids import new_token, uuid7
 from servicekit.postgres import Postgres
 from servicekit.settings import PostgresSettings
 from servicekit.values import SecretUrl
-from task_api.domain.model import Claimed, ClaimRequest, NewTask, Slot
+from task_api.domain.low_water import BEGINNING
+from task_api.domain.model import Claimed, ClaimRequest, DueTask, NewTask, Slot, Task, Unstored
+from task_api.domain.turns import Pair, Turns
 from task_api.store.postgres import PostgresTasks
 from task_api.store.postgres_channels import PostgresChannels
 from task_api.store.postgres_claims import PostgresClaims
 from task_api.store.postgres_events import PostgresEvents
+from task_api.store.postgres_turns import PostgresTurns
 
 LEASE = timedelta(seconds=30)
 
@@ -49,14 +52,29 @@ class Stores:
     claims: PostgresClaims
     channels: PostgresChannels
     events: PostgresEvents
+    turns: Turns
 
     async def create(self, **changes: Any) -> UUID:
         """Store a task."""
-        task = new_task(**changes)
-        stored = await self.tasks.create(task)
-        assert stored is not None
-        assert stored == await self.tasks.get(task.task_id, task.tenant)
+        [stored] = await self.create_all([new_task(**changes)])
+        assert isinstance(stored, Task)
+        assert stored == await self.tasks.get(stored.task_id, stored.tenant)
         return stored.task_id
+
+    async def create_all(self, tasks: Sequence[NewTask]) -> Sequence[Task | Unstored]:
+        """Store tasks by one statement, each at its fair place."""
+        places = await self.turns.place([(Pair(task.channel, task.tenant), task.priority) for task in tasks])
+        placed = [replace(task, run_order=place) for task, place in zip(tasks, places, strict=True)]
+        return await self.tasks.create(placed)
+
+    async def place(self, due: Sequence[DueTask]) -> Sequence[int]:
+        """Give due tasks their fair places."""
+        return await self.turns.place([(Pair(task.channel, task.tenant), task.priority) for task in due])
+
+    async def retry(self, task_id: UUID, tenant: str) -> str | Unstored | None:
+        """Run a task again."""
+        [place] = await self.turns.place([(Pair("c", tenant), 0)])
+        return await self.tasks.retry(task_id, tenant, place)
 
     async def claim(self, count: int = 1, *, lease: timedelta = LEASE, **changes: Any) -> list[Claimed]:
         """Claim up to ``count`` tasks."""
@@ -64,7 +82,12 @@ class Stores:
         capabilities = changes.pop("capabilities", {"k": 1})
         request = ClaimRequest(changes.pop("worker", "w"), (channel,), capabilities, count)
         slots = [Slot(new_token(), number) for number in range(count)]
-        return list(await self.claims.claim(channel, request, new_token(), slots, lease))
+        claimed = await self.claims.claim(
+            channel, request, new_token(), slots=slots, lease=lease, start=BEGINNING
+        )
+        for item in claimed:
+            self.turns.reached(channel, item.run_order)
+        return list(claimed)
 
     async def expire(self, task_id: UUID) -> None:
         """Let a claim run out now."""
@@ -84,8 +107,10 @@ class Stores:
         """Remove everything."""
         await self.execute(
             "TRUNCATE channel, task, task_ready, task_deferred, task_lease, task_outcome, task_event, task_key,"
-            " task_export, task_outbox, task_audit RESTART IDENTITY"
+            " task_export, task_outbox, task_outbox_batch, task_audit, channel_mark, channel_turn, task_tenant, quota,"
+            " ledger_entry, route RESTART IDENTITY"
         )
+        self.turns = Turns(PostgresTurns(self.database))
 
     async def snapshot(self) -> dict[str, list[tuple[Any, ...]]]:
         """Return everything that a write could change."""
@@ -96,7 +121,9 @@ class Stores:
             "task_outcome",
             "task_event",
             "task_export",
-            "task_outbox",
+            "task_outbox_batch",
+            "ledger_entry",
+            "quota",
         )
         return {table: await self.rows(f"SELECT * FROM {table} ORDER BY 1, 2, 3") for table in tables}  # noqa: S608
 
@@ -113,6 +140,7 @@ async def open_stores(dsn: str, **settings: Any) -> AsyncIterator[Stores]:
             PostgresClaims(database),
             PostgresChannels(database),
             PostgresEvents(database),
+            Turns(PostgresTurns(database)),
         )
     finally:
         await database.stop()

@@ -1,12 +1,13 @@
 """Channels: what operators have set, read through a short memory, and the cap on what may wait."""
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from servicekit.clock import Clock
 from servicekit.errors import Reason, ServiceError, invalid_field
-from task_api.domain.model import AuditRow, Channel, ChannelLoad, ChannelPolicy
+from task_api.domain.model import AuditRow, Channel, ChannelLoad, ChannelPolicy, Route
 from task_api.domain.ports import ChannelStore, Slots, Wakes
 
 POLICY_SECONDS = 2.0
@@ -30,9 +31,12 @@ class Channels:
         self._wakes = wakes
         self._clock = clock
         self._policies: dict[str, ChannelPolicy] = {}
+        self._routes: dict[str, str] = {}
         self._read_at: float | None = None
         self._reading = asyncio.Lock()
         self._backlogs: dict[str, tuple[float, int]] = {}
+        self._admitted: Counter[str] = Counter()
+        self._ages: dict[str, tuple[float, timedelta]] = {}
 
     async def find(self, name: str) -> ChannelPolicy | None:
         """Return a channel's policy, at most 2 s old; an unread policy is an error, never a default."""
@@ -46,13 +50,30 @@ class Channels:
             raise ServiceError(Reason.NOT_FOUND, f"there is no channel {name}", metadata={"channel": name})
         return policy
 
+    async def routed(self, model: str) -> ChannelPolicy:
+        """Return the policy of the channel that a model's tasks run in; raises ServiceError NOT_FOUND."""
+        await self._refresh()
+        if model not in self._routes:
+            raise ServiceError(Reason.NOT_FOUND, f"there is no route for {model}", metadata={"model": model})
+        return await self.get(self._routes[model])
+
+    async def routes(self) -> Sequence[Route]:
+        """Return every route as stored now."""
+        return await self._store.routes()
+
+    def read_again(self) -> None:
+        """Read channels and routes before they are used next."""
+        self._read_at = None
+
     async def admit(self, policy: ChannelPolicy) -> None:
-        """Count one more waiting task; raises ServiceError BACKLOG_FULL when the channel holds no more."""
+        """Count one more waiting task until it is ``settled``; raises ServiceError BACKLOG_FULL over a cap."""
         now = self._clock.monotonic()
         counted_at, count = self._backlogs.get(policy.name, (-BACKLOG_SECONDS, 0))
+        if policy.max_age:
+            await self._refuse_old(policy, now)
         if now - counted_at >= BACKLOG_SECONDS or count >= policy.max_backlog:
-            count = await self._store.backlog(policy.name, policy.max_backlog)
-            counted_at = now
+            stored = await self._store.backlog(policy.name, policy.max_backlog)
+            count, counted_at = stored + self._admitted[policy.name], now
         if count >= policy.max_backlog:
             self._backlogs[policy.name] = (counted_at, count)
             raise ServiceError(
@@ -62,6 +83,28 @@ class Channels:
                 metadata={"channel": policy.name, "max_backlog": str(policy.max_backlog)},
             )
         self._backlogs[policy.name] = (counted_at, count + 1)
+        self._admitted[policy.name] += 1
+
+    def settled(self, names: Iterable[str]) -> None:
+        """Say that tasks which were admitted to channels are stored, or will not be."""
+        self._admitted.subtract(names)
+
+    async def _refuse_old(self, policy: ChannelPolicy, now: float) -> None:
+        seen_at, age = self._ages.get(policy.name, (-BACKLOG_SECONDS, timedelta()))
+        if now - seen_at >= BACKLOG_SECONDS:
+            age = await self._store.oldest(policy.name)
+            self._ages[policy.name] = (now, age)
+        if age >= policy.max_age:
+            raise ServiceError(
+                Reason.BACKLOG_FULL,
+                f"a task of channel {policy.name} has waited for {age.total_seconds():.1f} s, no more are taken until "
+                f"none has waited for {policy.max_age.total_seconds():g} s",
+                retry_after=_FULL_RETRY,
+                metadata={
+                    "channel": policy.name,
+                    "max_age_ms": str(policy.max_age // timedelta(milliseconds=1)),
+                },
+            )
 
     async def list(self) -> Sequence[Channel]:
         """Return every channel with its load, by name."""
@@ -104,9 +147,11 @@ class Channels:
             try:
                 async with asyncio.timeout(_READ_SECONDS):
                     policies = await self._store.read()
+                    routes = await self._store.routes()
             except TimeoutError:
                 raise ServiceError(Reason.DEPENDENCY_AWAY, "the channels can't be read in time") from None
             self._policies = {policy.name: policy for policy in policies}
+            self._routes = {route.model: route.channel for route in routes}
             self._read_at = self._clock.monotonic()
 
     def _fresh(self) -> bool:

@@ -12,6 +12,7 @@ from servicekit.errors import Reason, ServiceError
 from servicekit.ids import new_token
 from task_api.domain.channels import Channels
 from task_api.domain.json_text import JsonTextError, check_object, refuse_unstorable
+from task_api.domain.low_water import BEGINNING, Looker, LowWater
 from task_api.domain.model import (
     LOST,
     MAX_JSON_CHARACTERS,
@@ -20,6 +21,7 @@ from task_api.domain.model import (
     ClaimKey,
     ClaimRequest,
     Completion,
+    DueTask,
     EndedClaim,
     Failure,
     ProgressReport,
@@ -30,6 +32,7 @@ from task_api.domain.model import (
 )
 from task_api.domain.ports import ClaimStore, Slots, Wakes
 from task_api.domain.signals import Signals
+from task_api.domain.turns import Pair, Turns
 
 _CLAIM_SECONDS = 5.0
 _GREATEST_SEQ = 9_007_199_254_740_990
@@ -59,6 +62,8 @@ class Claims:
         channels: Channels,
         wakes: Wakes,
         *,
+        turns: Turns,
+        low_water: LowWater,
         ready: Signals[str],
         clock: Clock,
         limits: ClaimLimits,
@@ -68,6 +73,8 @@ class Claims:
         self._slots = slots
         self._channels = channels
         self._wakes = wakes
+        self._turns = turns
+        self._low_water = low_water
         self._ready = ready
         self._clock = clock
         self._limits = limits
@@ -131,11 +138,17 @@ class Claims:
 
     async def report_progress(self, reports: Sequence[ProgressReport]) -> Sequence[WriteResult]:
         """Store progress."""
-        refused = {
-            index: problem for index, item in enumerate(reports) if (problem := _unstorable(item.message))
-        }
+        refused = {index: problem for index, item in enumerate(reports) if (problem := _report_problem(item))}
         good = [item for index, item in enumerate(reports) if index not in refused]
-        stored = iter(await self._store.report_progress(good))
+        stored_list = await self._store.report_progress(good)
+        self._wakes.text(
+            _unique(
+                item.key.task_id
+                for item, stored in zip(good, stored_list, strict=True)
+                if stored and item.seq
+            )
+        )
+        stored = iter(stored_list)
         return [
             WriteResult(WriteOutcome.REFUSED, refused[index])
             if index in refused
@@ -166,25 +179,33 @@ class Claims:
 
     async def release(self, keys: Sequence[ClaimKey]) -> Sequence[WriteResult]:
         """Hand claims back; their attempts do not count."""
-        return await self._finish(keys, await self._store.release(keys), {"released", "cancelled"})
+        ended = await self._store.release(keys)
+        self._look_again(item for item in ended if item is not None)
+        return await self._finish(keys, ended, {"released", "cancelled"})
 
     async def sweep(self, limit: int) -> int:
         """End expired claims; answer how many."""
         ended = await self._store.sweep(limit)
+        self._look_again(ended)
         await self._let_go(ended)
         return len(ended)
 
     async def promote(self, limit: int) -> int:
         """Make due tasks runnable; answer how many."""
-        channels = await self._store.promote(limit)
-        self._wakes.ready(_unique(channels))
-        return len(channels)
+        promoted = await self._store.promote(limit, self._place_due)
+        for channel, run_order in promoted:
+            self._low_water.came(channel, run_order)
+        self._wakes.ready(_unique(channel for channel, _ in promoted))
+        return len(promoted)
 
     async def expire_deadlines(self, limit: int) -> int:
         """End waiting tasks whose deadline has passed; answer how many."""
         task_ids = await self._store.expire_deadlines(limit)
         self._wakes.text(task_ids)
         return len(task_ids)
+
+    async def _place_due(self, due: Sequence[DueTask]) -> Sequence[int]:
+        return await self._turns.place([(Pair(task.channel, task.tenant), task.priority) for task in due])
 
     def _pause(self, retry_after: timedelta) -> float:
         pause = self._limits.poll.total_seconds()
@@ -225,7 +246,12 @@ class Claims:
     async def _claim_channel(
         self, channel: str, request: ClaimRequest, room: int
     ) -> tuple[Sequence[Claimed], timedelta]:
-        wanted = await self._store.count_ready(channel, request, room)
+        looker = (channel, request.capability_key)
+        start = self._low_water.start(looker)
+        wanted = await self._store.count_ready(channel, request, room, start)
+        if not wanted and start != BEGINNING:
+            start = BEGINNING
+            wanted = await self._store.count_ready(channel, request, room, start)
         if not wanted:
             return [], timedelta()
         slots, retry_after = await self._slots.acquire(channel, count=wanted, owner=request.worker)
@@ -234,13 +260,27 @@ class Claims:
         claimed: Sequence[Claimed] = []
         try:
             async with asyncio.timeout(_CLAIM_SECONDS):
-                claimed = await self._store.claim(channel, request, new_token(), slots, self._limits.lease)
+                claimed = await self._store.claim(
+                    channel, request, new_token(), slots=slots, lease=self._limits.lease, start=start
+                )
         except TimeoutError:
             raise ServiceError(Reason.TIME_IS_UP, "the claim took too long") from None
         finally:
             used = {item.slot.token for item in claimed}
             await self._release_slots([slot.token for slot in slots if slot.token not in used])
+        self._note_places(looker, start, claimed)
         return claimed, retry_after
+
+    def _look_again(self, ended: Iterable[EndedClaim]) -> None:
+        """Tasks that went back to their old places stand before the hint."""
+        for channel in {item.channel for item in ended if not item.terminal}:
+            self._low_water.forget(channel)
+
+    def _note_places(self, looker: Looker, start: int, claimed: Sequence[Claimed]) -> None:
+        if claimed:
+            last = max(item.run_order for item in claimed)
+            self._low_water.claimed(looker, start, last)
+            self._turns.reached(looker[0], last)
 
     async def _finish(
         self, keys: Sequence[ClaimKey], ended: Sequence[EndedClaim | None], same_ends: set[str]
@@ -290,6 +330,12 @@ def _text_problem(piece: TextPiece) -> str:
     if piece.seq > _GREATEST_SEQ:
         return f"seq must be at most {_GREATEST_SEQ}"
     return _unstorable(piece.text)
+
+
+def _report_problem(report: ProgressReport) -> str:
+    if report.seq > _GREATEST_SEQ:
+        return f"seq must be at most {_GREATEST_SEQ}"
+    return _unstorable(report.message)
 
 
 def _unstorable(text: str) -> str:

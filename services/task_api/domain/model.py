@@ -38,6 +38,15 @@ class NewTask:
     delay: timedelta
     deadline_at: datetime | None
     traceparent: str
+    run_order: int = 0
+    cost: int = 0
+
+
+class Unstored(StrEnum):
+    """Why a task was not stored."""
+
+    KEY_TAKEN = "key_taken"
+    OVER_QUOTA = "over_quota"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +73,7 @@ class Task:
     progress_percent: int = 0
     cancel_requested: bool = False
     worker: str = ""
+    cost: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +121,7 @@ class Claimed:
     traceparent: str
     lease: timedelta
     waited_seconds: float
+    run_order: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +136,11 @@ class ClaimRequest:
     channels: tuple[str, ...]
     capabilities: dict[str, int]
     max_tasks: int
+
+    @property
+    def capability_key(self) -> tuple[tuple[str, int], ...]:
+        """What can be run, as a name for it."""
+        return tuple(sorted(self.capabilities.items()))
 
 
 class WriteOutcome(StrEnum):
@@ -145,6 +161,15 @@ class WriteResult:
 
 WRITTEN = WriteResult(WriteOutcome.OK)
 LOST = WriteResult(WriteOutcome.CLAIM_LOST, "the claim is no longer held")
+
+
+@dataclass(frozen=True, slots=True)
+class DueTask:
+    """A deferred task whose time has come."""
+
+    channel: str
+    tenant: str
+    priority: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +216,7 @@ class ProgressReport:
     key: ClaimKey
     percent: int
     message: str
+    seq: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +259,7 @@ class ChannelPolicy:
     max_attempts: int
     paused: bool = False
     version: int = 0
+    max_age: timedelta = timedelta()
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,3 +292,36 @@ class AuditRow:
     reason: str
     before: str
     after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """What operators have set for a tenant, and what it has used."""
+
+    name: str
+    weight: int
+    quota: int | None
+    reserved: int = 0
+    spent: int = 0
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEntry:
+    """One movement of units."""
+
+    entry_id: int
+    task_id: UUID
+    life: int
+    kind: str
+    amount: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Which channel a model's tasks run in."""
+
+    model: str
+    channel: str
+    version: int = 0

@@ -1,8 +1,8 @@
 """What the use-cases need from outside."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 from task_api.domain.model import (
@@ -14,27 +14,39 @@ from task_api.domain.model import (
     ClaimKey,
     ClaimRequest,
     Completion,
+    DueTask,
     EndedClaim,
     Failure,
     NewTask,
     ProgressReport,
     Renewed,
+    Route,
     Slot,
     Task,
     TaskState,
     TextPiece,
+    Unstored,
 )
+
+Place: TypeAlias = Callable[[Sequence[DueTask]], Awaitable[Sequence[int]]]
+"""Gives tasks their places in their channels' queues."""
 
 
 class TaskStore(Protocol):
     """Keeps tasks. Every method may raise ServiceError DEPENDENCY_AWAY or TIME_IS_UP."""
 
-    async def create(self, task: NewTask) -> Task | None:
-        """Store a task; answer it as stored, or None when its idempotency key is taken."""
+    async def create(self, tasks: Sequence[NewTask]) -> Sequence[Task | Unstored]:
+        """Store tasks by one statement; answer each as stored, or why it is not."""
         ...
 
-    async def find_key(self, tenant: str, key: str) -> tuple[UUID, bytes] | None:
-        """Return the task of an idempotency key and the hash of its request."""
+    async def find_keys(
+        self, keys: Sequence[tuple[str, str]]
+    ) -> Mapping[tuple[str, str], tuple[UUID, bytes]]:
+        """Return the tasks of idempotency keys, given as (tenant, key), and the hashes of their requests."""
+        ...
+
+    async def exists(self, task_id: UUID) -> bool:
+        """Tell whether there is a task, whoever's it is."""
         ...
 
     async def get(self, task_id: UUID, tenant: str) -> Task | None:
@@ -59,22 +71,29 @@ class TaskStore(Protocol):
         """Ask a running task to stop; False when it does not run."""
         ...
 
-    async def retry(self, task_id: UUID, tenant: str) -> str | None:
-        """Let an ended task wait again; answer its channel, or None when it can't be run again."""
+    async def retry(self, task_id: UUID, tenant: str, run_order: int) -> str | Unstored | None:
+        """Let an ended task wait again; answer its channel, OVER_QUOTA, or None when it can't be run again."""
         ...
 
 
 class ClaimStore(Protocol):
     """Claims and the writes that they fence: each answers per claim, and None for one that is not held."""
 
-    async def count_ready(self, channel: str, request: ClaimRequest, limit: int) -> int:
-        """Count what could be claimed now, up to a limit."""
+    async def count_ready(self, channel: str, request: ClaimRequest, limit: int, start: int) -> int:
+        """Count what could be claimed now from a place of the queue, up to a limit."""
         ...
 
     async def claim(
-        self, channel: str, request: ClaimRequest, owner: str, slots: Sequence[Slot], lease: timedelta
+        self,
+        channel: str,
+        request: ClaimRequest,
+        owner: str,
+        *,
+        slots: Sequence[Slot],
+        lease: timedelta,
+        start: int,
     ) -> Sequence[Claimed]:
-        """Claim at most one task per slot."""
+        """Claim at most one task per slot, looking from a place of the queue."""
         ...
 
     async def renew(self, keys: Sequence[ClaimKey], lease: timedelta) -> Sequence[Renewed | None]:
@@ -113,8 +132,8 @@ class ClaimStore(Protocol):
         """End expired claims."""
         ...
 
-    async def promote(self, limit: int) -> Sequence[str]:
-        """Make due tasks runnable; answer the channel of each."""
+    async def promote(self, limit: int, place: Place) -> Sequence[tuple[str, int]]:
+        """Make due tasks runnable at the places that ``place`` gives them; answer channel and place of each."""
         ...
 
     async def expire_deadlines(self, limit: int) -> Sequence[UUID]:
@@ -129,12 +148,20 @@ class ChannelStore(Protocol):
         """Return every channel."""
         ...
 
+    async def routes(self) -> Sequence[Route]:
+        """Return every route."""
+        ...
+
     async def loads(self) -> dict[str, ChannelLoad]:
         """Return what waits and runs, by channel."""
         ...
 
     async def backlog(self, name: str, limit: int) -> int:
         """Count the waiting tasks of a channel, up to a limit."""
+        ...
+
+    async def oldest(self, name: str) -> timedelta:
+        """Return how long the oldest runnable task has waited."""
         ...
 
     async def save(self, policy: ChannelPolicy, *, actor: str, reason: str) -> ChannelPolicy:

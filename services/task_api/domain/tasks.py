@@ -1,68 +1,31 @@
-"""What clients do with tasks: create, read, cancel, run again."""
+"""What clients do with tasks once they are stored: read, cancel, run again."""
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 from uuid import UUID
 
-from servicekit.clock import Clock
-from servicekit.errors import Reason, ServiceError, invalid_field
-from servicekit.ids import uuid7
-from task_api.domain.channels import Channels
-from task_api.domain.json_text import JsonTextError, check_object, refuse_unstorable
-from task_api.domain.model import MAX_JSON_CHARACTERS, Attempt, NewTask, Task, TaskState
+from servicekit.errors import Reason, ServiceError
+from task_api.domain.creation import over_quota, refuse_unstorable_field
+from task_api.domain.low_water import LowWater
+from task_api.domain.model import Attempt, Task, TaskState, Unstored
 from task_api.domain.ports import TaskStore, Wakes
+from task_api.domain.turns import Pair, Turns
 
 _CANCEL_ROUNDS = 3
 _DEFAULT_PAGE = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRequest:
-    """What a client asks for; zeros and empty texts stand for defaults."""
-
-    channel: str
-    kind: str
-    payload: str = ""
-    payload_version: int = 0
-    priority: int = 0
-    idempotency_key: str = ""
-    max_attempts: int = 0
-    delay: timedelta = timedelta()
-    deadline_at: datetime | None = None
-    traceparent: str = ""
-
-
 class Tasks:
-    """The use-cases of ``TaskService``."""
+    """The use-cases of ``TaskService`` on stored tasks."""
 
-    def __init__(self, store: TaskStore, channels: Channels, wakes: Wakes, *, clock: Clock) -> None:
+    def __init__(self, store: TaskStore, wakes: Wakes, *, turns: Turns, low_water: LowWater) -> None:
         self._store = store
-        self._channels = channels
         self._wakes = wakes
-        self._clock = clock
+        self._turns = turns
+        self._low_water = low_water
 
-    async def create(self, tenant: str, request: TaskRequest) -> tuple[Task, bool]:
-        """Store a task; answer it, and whether it is new.
-
-        Raises:
-            ServiceError: INVALID_FIELD, NOT_FOUND (no such channel), BACKLOG_FULL, KEY_REUSED.
-        """
-        policy = await self._channels.get(request.channel)
-        task = self._check(tenant, request, policy.max_attempts)
-        if task.idempotency_key and (found := await self._earlier(task)) is not None:
-            return found, False
-        await self._channels.admit(policy)
-        stored = await self._store.create(task)
-        if stored is None:
-            found = await self._earlier(task)
-            if found is None:
-                raise ServiceError(Reason.INTERNAL, "the idempotency key names no task")
-            return found, False
-        if not task.delay:
-            self._wakes.ready([task.channel])
-        return stored, True
+    async def exists(self, task_id: UUID) -> bool:
+        """Tell whether there is a task, whoever's it is."""
+        return await self._store.exists(task_id)
 
     async def get(self, tenant: str, task_id: UUID) -> Task:
         """Return a task; raises ServiceError NOT_FOUND, also for another tenant's."""
@@ -90,7 +53,7 @@ class Tasks:
         Raises:
             ServiceError: NOT_FOUND, INVALID_FIELD.
         """
-        _storable("reason", reason)
+        refuse_unstorable_field("reason", reason)
         for _ in range(_CANCEL_ROUNDS):  # a task may move between waiting and running meanwhile
             if await self._store.cancel_waiting(task_id, tenant, reason):
                 self._wakes.text([task_id])
@@ -103,8 +66,12 @@ class Tasks:
         return await self.get(tenant, task_id)
 
     async def retry(self, tenant: str, task_id: UUID) -> Task:
-        """Run a failed or cancelled task again; raises ServiceError NOT_FOUND or WRONG_STATE."""
-        channel = await self._store.retry(task_id, tenant)
+        """Run a failed or cancelled task again; raises ServiceError NOT_FOUND, WRONG_STATE or QUOTA_EXHAUSTED."""
+        task = await self.get(tenant, task_id)
+        [run_order] = await self._turns.place([(Pair(task.channel, tenant), task.priority)])
+        channel = await self._store.retry(task_id, tenant, run_order)
+        if channel is Unstored.OVER_QUOTA:
+            raise over_quota(tenant)
         task = await self.get(tenant, task_id)
         if channel is None:
             raise ServiceError(
@@ -113,49 +80,9 @@ class Tasks:
                 "can be run again",
                 metadata={"state": task.state.value},
             )
-        self._wakes.ready([channel])
+        self._low_water.came(task.channel, run_order)
+        self._wakes.ready([task.channel])
         return task
-
-    def _check(self, tenant: str, request: TaskRequest, default_attempts: int) -> NewTask:
-        now = self._clock.now()
-        for name, text in (("idempotency_key", request.idempotency_key), ("kind", request.kind)):
-            _storable(name, text)
-        if request.delay < timedelta():
-            raise invalid_field("delay_ms", "must not be negative")
-        if request.deadline_at is not None and request.deadline_at <= now + request.delay:
-            raise invalid_field("deadline_at", "must be later than the earliest start")
-        try:
-            payload = check_object(request.payload, most_characters=MAX_JSON_CHARACTERS)
-        except JsonTextError as error:
-            raise invalid_field("payload_json", str(error)) from None
-        return NewTask(
-            task_id=uuid7(now),
-            tenant=tenant,
-            channel=request.channel,
-            kind=request.kind,
-            payload=payload,
-            payload_version=request.payload_version or 1,
-            priority=request.priority,
-            max_attempts=request.max_attempts or default_attempts,
-            idempotency_key=request.idempotency_key or None,
-            request_hash=_request_hash(request, payload),
-            delay=request.delay,
-            deadline_at=request.deadline_at,
-            traceparent=request.traceparent,
-        )
-
-    async def _earlier(self, task: NewTask) -> Task | None:
-        found = await self._store.find_key(task.tenant, task.idempotency_key or "")
-        if found is None:
-            return None
-        task_id, request_hash = found
-        if request_hash != task.request_hash:
-            raise ServiceError(
-                Reason.KEY_REUSED,
-                "the idempotency key was used for another request",
-                metadata={"task_id": str(task_id)},
-            )
-        return await self.get(task.tenant, task_id)
 
 
 def not_found(task_id: str) -> ServiceError:
@@ -169,23 +96,3 @@ def parse_task_id(text: str) -> UUID:
         return UUID(text)
     except ValueError:
         raise not_found(text[:64]) from None
-
-
-def _storable(name: str, text: str) -> None:
-    try:
-        refuse_unstorable(text)
-    except JsonTextError as error:
-        raise invalid_field(name, str(error)) from None
-
-
-def _request_hash(request: TaskRequest, payload: str) -> bytes:
-    parts = (
-        request.channel,
-        request.kind,
-        payload,
-        str(request.payload_version or 1),
-        str(request.priority),
-        str(request.max_attempts),
-        str(request.delay),
-    )
-    return hashlib.sha256("\x1f".join(parts).encode()).digest()

@@ -26,6 +26,7 @@ def task_view(task: Task) -> dict[str, Any]:
         "progress_percent": task.progress_percent,
         "cancel_requested": task.cancel_requested,
         "worker": task.worker or None,
+        "cost": task.cost,
         **{
             name: _instant(getattr(task, name))
             for name in ("created_at", "started_at", "finished_at", "due_at", "deadline_at")
@@ -56,6 +57,7 @@ def channel_view(channel: Channel) -> dict[str, Any]:
         "max_attempts": policy.max_attempts,
         "paused": policy.paused,
         "version": policy.version,
+        "max_age_ms": policy.max_age // _MILLISECOND,
         "ready_count": load.ready,
         "deferred_count": load.deferred,
         "running_count": load.running,

@@ -14,6 +14,7 @@ from servicekit.principal import Principal
 from servicekit.settings import AuthSettings
 from servicekit.values import is_loopback
 from task_api.domain.channels import Channels
+from task_api.domain.creation import Creation
 from task_api.domain.streams import Hub
 from task_api.domain.tasks import Tasks
 from task_api.settings import HttpSettings
@@ -28,6 +29,7 @@ class Edge:
     def __init__(
         self,
         tasks: Tasks,
+        creation: Creation,
         channels: Channels,
         hub: Hub,
         *,
@@ -36,6 +38,7 @@ class Edge:
         http: HttpSettings,
     ) -> None:
         self.tasks = tasks
+        self.creation = creation
         self.channels = channels
         self.hub = hub
         self.health = health

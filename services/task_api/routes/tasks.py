@@ -15,9 +15,10 @@ from starlette.exceptions import HTTPException
 from servicekit import telemetry
 from servicekit.errors import invalid_field
 from servicekit.principal import Principal
+from task_api.domain.creation import TaskRequest
 from task_api.domain.json_text import JsonTextError, parse
 from task_api.domain.model import TaskState
-from task_api.domain.tasks import TaskRequest, parse_task_id
+from task_api.domain.tasks import parse_task_id
 from task_api.domain.views import attempt_view, channel_view, task_view
 from task_api.routes.edge import Edge
 
@@ -30,7 +31,9 @@ class CreateTaskBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    channel: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")
+    channel: str = Field(
+        default="", pattern=r"^[A-Za-z0-9_.-]{0,64}$", description="required unless model is given"
+    )
     kind: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")
     payload: dict[str, Any] = Field(default_factory=dict)
     payload_version: int = Field(default=1, ge=1, le=1000)
@@ -39,6 +42,12 @@ class CreateTaskBody(BaseModel):
     max_attempts: int = Field(default=0, ge=0, le=100, description="0: the channel's")
     delay_ms: int = Field(default=0, ge=0, le=31_536_000_000)
     deadline_at: datetime | None = Field(default=None, description="with a zone; after it no attempt starts")
+    cost: int = Field(default=0, ge=0, le=1_000_000_000, description="units of the tenant's quota")
+    model: str = Field(
+        default="",
+        pattern=r"^[A-Za-z0-9_.:/-]{0,128}$",
+        description="runs in the channel of this model's route",
+    )
 
 
 def add_tasks(app: FastAPI, edge: Edge) -> None:
@@ -55,9 +64,9 @@ def add_tasks(app: FastAPI, edge: Edge) -> None:
         asked = await _task_request(request)
         with telemetry.traced("POST /api/tasks", kind=SpanKind.SERVER, channel=asked.channel) as span:
             asked = replace(asked, traceparent=telemetry.inject())
-            task, created = await edge.tasks.create(caller.tenant, asked)
-            telemetry.set_attributes(span, task_id=str(task.task_id))
-        return JSONResponse(task_view(task), status_code=201 if created else 200)
+            created = await edge.creation.create(caller.tenant, asked)
+            telemetry.set_attributes(span, task_id=str(created.task.task_id))
+        return JSONResponse(task_view(created.task), status_code=201 if created.new else 200)
 
     @app.get("/api/tasks")
     async def list_tasks(
@@ -119,6 +128,8 @@ async def _task_request(request: Request) -> TaskRequest:
         max_attempts=body.max_attempts,
         delay=body.delay_ms * _MILLISECOND,
         deadline_at=body.deadline_at,
+        cost=body.cost,
+        model=body.model,
     )
 
 

@@ -9,9 +9,10 @@ from opentelemetry import trace
 from servicekit import telemetry
 from servicekit.errors import Reason, ServiceError, invalid_field
 from sluicegate.task.v1 import task_pb2, task_pb2_grpc
+from task_api.domain.creation import Creation, Outcome, TaskRequest
 from task_api.domain.model import Task, TaskState
 from task_api.domain.streams import BEGINNING, Event, Hub, parse_cursor
-from task_api.domain.tasks import TaskRequest, Tasks, not_found, parse_task_id
+from task_api.domain.tasks import Tasks, not_found, parse_task_id
 from task_api.servicer.wire import instant, page_task, tenant, timestamp
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -31,29 +32,23 @@ _STATE_OF = {number: state for state, number in _STATES.items()}
 class TaskServicer(task_pb2_grpc.TaskServiceServicer):
     """``TaskService``, for clients."""
 
-    def __init__(self, tasks: Tasks, hub: Hub) -> None:
+    def __init__(self, tasks: Tasks, creation: Creation, hub: Hub) -> None:
         self._tasks = tasks
+        self._creation = creation
         self._hub = hub
 
     async def CreateTask(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
         del context
-        task, created = await self._tasks.create(
-            tenant(),
-            TaskRequest(
-                channel=request.channel,
-                kind=request.kind,
-                payload=request.payload_json,
-                payload_version=request.payload_version,
-                priority=request.priority,
-                idempotency_key=request.idempotency_key,
-                max_attempts=request.max_attempts,
-                delay=request.delay_ms * _MILLISECOND,
-                deadline_at=instant(request, "deadline_at"),
-                traceparent=telemetry.inject(),
-            ),
+        created = await self._creation.create(tenant(), task_request(request))
+        telemetry.set_attributes(
+            trace.get_current_span(), task_id=str(created.task.task_id), channel=created.task.channel
         )
-        telemetry.set_attributes(trace.get_current_span(), task_id=str(task.task_id), channel=task.channel)
-        return task_pb2.CreateTaskResponse(task=_task(task), created=created)
+        return task_pb2.CreateTaskResponse(task=_task(created.task), created=created.new)
+
+    async def CreateTasks(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+        del context
+        outcomes = await self._creation.create_many(tenant(), [task_request(item) for item in request.tasks])
+        return task_pb2.CreateTasksResponse(results=map(_created, outcomes))
 
     async def GetTask(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
         del context
@@ -124,6 +119,36 @@ class TaskServicer(task_pb2_grpc.TaskServiceServicer):
         )
 
 
+def task_request(request: Any) -> TaskRequest:
+    """Read what a client asks for; raises ServiceError INVALID_FIELD."""
+    return TaskRequest(
+        channel=request.channel,
+        kind=request.kind,
+        payload=request.payload_json,
+        payload_version=request.payload_version,
+        priority=request.priority,
+        idempotency_key=request.idempotency_key,
+        max_attempts=request.max_attempts,
+        delay=request.delay_ms * _MILLISECOND,
+        deadline_at=instant(request, "deadline_at"),
+        traceparent=telemetry.inject(),
+        cost=request.cost,
+        model=request.model,
+    )
+
+
+def _created(outcome: Outcome) -> Any:
+    if isinstance(outcome, ServiceError):
+        refusal = task_pb2.Refusal(
+            reason=outcome.reason.value,
+            message=outcome.message,
+            retry_after_ms=(outcome.retry_after or timedelta()) // _MILLISECOND,
+            metadata=outcome.metadata,
+        )
+        return task_pb2.CreateTaskResult(refusal=refusal)
+    return task_pb2.CreateTaskResult(task=_task(outcome.task), created=outcome.new)
+
+
 def _watched(event: Event) -> Iterator[Any]:
     cursor = str(event.cursor)
     if event.restarts:
@@ -153,4 +178,5 @@ def _task(task: Task) -> Any:
         cancel_requested=task.cancel_requested,
         priority=task.priority,
         worker=task.worker,
+        cost=task.cost,
     )

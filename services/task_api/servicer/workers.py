@@ -70,7 +70,9 @@ class WorkerServicer(worker_pb2_grpc.WorkerServiceServicer):
 
     async def ReportProgress(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
         del context
-        reports = [ProgressReport(_key(item.claim), item.percent, item.message) for item in request.reports]
+        reports = [
+            ProgressReport(_key(item.claim), item.percent, item.message, item.seq) for item in request.reports
+        ]
         results = await self._claims.report_progress(reports)
         return worker_pb2.ReportProgressResponse(results=_results(request.reports, results))
 

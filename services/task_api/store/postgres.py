@@ -1,7 +1,7 @@
 """Tasks in PostgreSQL: create, read, cancel, run again."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -9,7 +9,7 @@ from uuid import UUID
 from servicekit.coalescing import Coalescer
 from servicekit.metrics import Metric, counter
 from servicekit.postgres import Postgres, load_sql
-from task_api.domain.model import Attempt, NewTask, Task, TaskState
+from task_api.domain.model import Attempt, NewTask, Task, TaskState, Unstored
 
 _MOST_CREATED = 200
 _LANES = 2
@@ -21,19 +21,29 @@ class PostgresTasks:
 
     def __init__(self, database: Postgres) -> None:
         self._database = database
-        self._creating: Coalescer[NewTask, Task | None] = Coalescer(
+        self._creating: Coalescer[NewTask, Task | Unstored] = Coalescer(
             self._create, max_items=_MOST_CREATED, lanes=_LANES
         )
 
-    async def create(self, task: NewTask) -> Task | None:
-        """Store a task; answer it as stored, or None when its idempotency key is taken."""
-        (created,) = await self._creating.submit([task])
-        return created
+    async def create(self, tasks: Sequence[NewTask]) -> Sequence[Task | Unstored]:
+        """Store tasks by one statement; answer each as stored, or why it is not."""
+        return await self._creating.submit(tasks)
 
-    async def find_key(self, tenant: str, key: str) -> tuple[UUID, bytes] | None:
-        """Return the task of an idempotency key and the hash of its request."""
-        row = await self._database.pool.fetchrow(_sql("find_keys"), [tenant], [key])
-        return (row["task_id"], bytes(row["request_hash"])) if row else None
+    async def find_keys(
+        self, keys: Sequence[tuple[str, str]]
+    ) -> Mapping[tuple[str, str], tuple[UUID, bytes]]:
+        """Return the tasks of idempotency keys, given as (tenant, key), and the hashes of their requests."""
+        rows = await self._database.pool.fetch(
+            _sql("find_keys"), [tenant for tenant, _ in keys], [key for _, key in keys]
+        )
+        return {
+            (row["tenant"], row["idempotency_key"]): (row["task_id"], bytes(row["request_hash"]))
+            for row in rows
+        }
+
+    async def exists(self, task_id: UUID) -> bool:
+        """Tell whether there is a task, whoever's it is."""
+        return bool(await self._database.pool.fetchval(_sql("task_exists"), task_id))
 
     async def get(self, task_id: UUID, tenant: str) -> Task | None:
         """Return a task of this tenant."""
@@ -73,16 +83,18 @@ class PostgresTasks:
         """Ask a running task to stop; False when it does not run."""
         return await self._database.pool.fetchval(_sql("cancel_running"), task_id, tenant, reason) is not None
 
-    async def retry(self, task_id: UUID, tenant: str) -> str | None:
-        """Let an ended task wait again; answer its channel, or None when it can't be run again."""
-        row = await self._database.pool.fetchrow(_sql("retry_task"), task_id, tenant)
-        return row["channel"] if row else None
+    async def retry(self, task_id: UUID, tenant: str, run_order: int) -> str | Unstored | None:
+        """Let an ended task wait again; answer its channel, OVER_QUOTA, or None when it can't be run again."""
+        row = await self._database.pool.fetchrow(_sql("retry_task"), task_id, tenant, run_order)
+        if row is None:
+            return None
+        return Unstored.OVER_QUOTA if row["refused"] else str(row["channel"])
 
     async def create_partitions(self) -> int:
         """Make the partitions of the next months; answer how many were missing."""
         return int(await self._database.pool.fetchval(_sql("create_partitions")))
 
-    async def _create(self, tasks: Sequence[NewTask]) -> Sequence[Task | None]:
+    async def _create(self, tasks: Sequence[NewTask]) -> Sequence[Task | Unstored]:
         rows = await self._database.pool.fetch(
             _sql("create_tasks"),
             [task.task_id for task in tasks],
@@ -98,11 +110,19 @@ class PostgresTasks:
             [task.delay // _MILLISECOND for task in tasks],
             [task.deadline_at for task in tasks],
             [task.traceparent for task in tasks],
+            [task.run_order for task in tasks],
+            [task.cost for task in tasks],
         )
-        stored = {row["id"]: row for row in rows}
+        stored = {row["id"]: row for row in rows if not row["refused"]}
+        refused = {row["id"] for row in rows if row["refused"]}
         for channel, count in Counter(task.channel for task in tasks if task.task_id in stored).items():
             counter(Metric.TASKS_CREATED).labels(channel).inc(count)
-        return [_stored(task, stored[task.task_id]) if task.task_id in stored else None for task in tasks]
+        return [
+            _stored(task, stored[task.task_id])
+            if task.task_id in stored
+            else (Unstored.OVER_QUOTA if task.task_id in refused else Unstored.KEY_TAKEN)
+            for task in tasks
+        ]
 
 
 def _sql(name: str) -> str:
@@ -123,6 +143,7 @@ def _stored(task: NewTask, row: Any) -> Task:
         state=TaskState.DEFERRED if row["due_at"] else TaskState.READY,
         deadline_at=task.deadline_at,
         due_at=row["due_at"],
+        cost=task.cost,
     )
 
 
@@ -148,4 +169,5 @@ def _task(row: Any) -> Task:
         progress_percent=row["progress_percent"],
         cancel_requested=row["cancel_requested"],
         worker=row["worker"],
+        cost=row["cost"],
     )

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from servicekit.postgres import Postgres, load_sql
-from task_api.domain.model import AuditRow, ChannelLoad, ChannelPolicy
+from task_api.domain.model import AuditRow, ChannelLoad, ChannelPolicy, Route
 
 
 class PostgresChannels:
@@ -17,6 +17,11 @@ class PostgresChannels:
     async def read(self) -> Sequence[ChannelPolicy]:
         """Return every channel."""
         return [_policy(row) for row in await self._database.pool.fetch(_sql("read_channels"))]
+
+    async def routes(self) -> Sequence[Route]:
+        """Return every route."""
+        rows = await self._database.pool.fetch(_sql("read_routes"))
+        return [Route(row["model"], row["channel"], row["version"]) for row in rows]
 
     async def loads(self) -> dict[str, ChannelLoad]:
         """Return what waits and runs, by channel."""
@@ -34,6 +39,10 @@ class PostgresChannels:
         """Count the waiting tasks of a channel, up to a limit."""
         return int(await self._database.pool.fetchval(_sql("count_backlog"), name, limit))
 
+    async def oldest(self, name: str) -> timedelta:
+        """Return how long the oldest runnable task has waited."""
+        return timedelta(milliseconds=await self._database.pool.fetchval(_sql("oldest_ready"), name))
+
     async def save(self, policy: ChannelPolicy, *, actor: str, reason: str) -> ChannelPolicy:
         """Store a channel and its audit row."""
         row = await self._database.pool.fetchrow(
@@ -45,6 +54,7 @@ class PostgresChannels:
             policy.paused,
             actor,
             reason,
+            policy.max_age // timedelta(milliseconds=1),
         )
         return _policy(row)
 
@@ -83,4 +93,5 @@ def _policy(row: Any) -> ChannelPolicy:
         max_attempts=row["max_attempts"],
         paused=row["paused"],
         version=row["version"],
+        max_age=timedelta(milliseconds=row["max_age_ms"]),
     )

@@ -14,6 +14,7 @@ from task_api.domain.model import (
     ClaimKey,
     ClaimRequest,
     Completion,
+    DueTask,
     EndedClaim,
     Failure,
     ProgressReport,
@@ -21,6 +22,7 @@ from task_api.domain.model import (
     Slot,
     TextPiece,
 )
+from task_api.domain.ports import Place
 
 _MOST_ITEMS = 64
 _MOST_PIECES = 400
@@ -46,15 +48,25 @@ class PostgresClaims:
             self._append, max_items=_MOST_PIECES, lanes=_LANES
         )
 
-    async def count_ready(self, channel: str, request: ClaimRequest, limit: int) -> int:
-        """Count what could be claimed now, up to a limit."""
+    async def count_ready(self, channel: str, request: ClaimRequest, limit: int, start: int) -> int:
+        """Count what could be claimed now from a place of the queue, up to a limit."""
         kinds, versions = _capabilities(request)
-        return int(await self._database.pool.fetchval(_sql("count_ready"), channel, kinds, versions, limit))
+        counted = await self._database.pool.fetchval(
+            _sql("count_ready"), channel, kinds, versions, limit, start
+        )
+        return int(counted)
 
     async def claim(
-        self, channel: str, request: ClaimRequest, owner: str, slots: Sequence[Slot], lease: timedelta
+        self,
+        channel: str,
+        request: ClaimRequest,
+        owner: str,
+        *,
+        slots: Sequence[Slot],
+        lease: timedelta,
+        start: int,
     ) -> Sequence[Claimed]:
-        """Claim at most one task per slot."""
+        """Claim at most one task per slot, looking from a place of the queue."""
         kinds, versions = _capabilities(request)
         rows = await self._database.pool.fetch(
             _sql("claim_tasks"),
@@ -66,6 +78,7 @@ class PostgresClaims:
             [slot.token for slot in slots],
             [slot.fence for slot in slots],
             lease // _MILLISECOND,
+            start,
         )
         counter(Metric.TASKS_CLAIMED).labels(channel).inc(len(rows))
         for row in rows:
@@ -97,6 +110,7 @@ class PostgresClaims:
             *_columns(list(latest)),
             [report.percent for report in latest.values()],
             [report.message for report in latest.values()],
+            [report.seq for report in latest.values()],
         )
         held = {_key(row) for row in rows}
         return [report.key in held or None for report in reports]
@@ -125,9 +139,17 @@ class PostgresClaims:
         """End expired claims."""
         return [_ended(row, "lost") for row in await self._database.pool.fetch(_sql("sweep_claims"), limit)]
 
-    async def promote(self, limit: int) -> Sequence[str]:
-        """Make due tasks runnable; answer the channel of each."""
-        return [row["channel"] for row in await self._database.pool.fetch(_sql("promote_deferred"), limit)]
+    async def promote(self, limit: int, place: Place) -> Sequence[tuple[str, int]]:
+        """Make due tasks runnable at the places that ``place`` gives them; answer channel and place of each."""
+        async with self._database.transaction() as connection:
+            rows = await connection.fetch(_sql("due_tasks"), limit)
+            if not rows:
+                return []
+            orders = await place([DueTask(row["channel"], row["tenant"], row["priority"]) for row in rows])
+            await connection.execute(
+                _sql("promote_tasks"), [row["due_at"] for row in rows], [row["id"] for row in rows], orders
+            )
+        return [(row["channel"], order) for row, order in zip(rows, orders, strict=True)]
 
     async def expire_deadlines(self, limit: int) -> Sequence[UUID]:
         """End waiting tasks whose deadline has passed."""
@@ -240,4 +262,5 @@ def _claimed(row: Any, channel: str, owner: str, lease: timedelta) -> Claimed:
         traceparent=row["traceparent"],
         lease=lease,
         waited_seconds=row["waited_seconds"],
+        run_order=row["run_order"],
     )

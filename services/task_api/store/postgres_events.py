@@ -25,7 +25,7 @@ class PostgresEvents:
 
 
 class PostgresOutbox:
-    """The table ``task_outbox``."""
+    """The table ``task_outbox_batch``, and ``task_outbox``, which an older version fills."""
 
     def __init__(self, database: Postgres) -> None:
         self._database = database

@@ -20,6 +20,7 @@ from task_api.domain.model import (
     Export,
     Failure,
     ProgressReport,
+    Task,
     TaskState,
     TextPiece,
 )
@@ -211,8 +212,9 @@ async def test_completion_stores_everything_once(stores: Stores) -> None:
     assert await stores.rows("SELECT outcome, terminal, result::text FROM task_outcome") == [
         ("succeeded", True, '{"rows":3}')
     ]
-    assert await stores.rows("SELECT kind, seq FROM task_event") == [("end", TERMINAL_SEQ)]
-    assert await stores.rows("SELECT event FROM task_outbox") == [("succeeded",)]
+    [end] = await stores.events.read(task_id, BEGINNING, 10)
+    assert (end.kind, end.cursor.seq, end.data) == ("end", TERMINAL_SEQ, '{"state":"succeeded"}')
+    assert await stores.rows("SELECT event, task_ids FROM task_outbox_batch") == [("succeeded", [task_id])]
     assert await stores.rows("SELECT export_id, task_id, row_count FROM task_export") == [("e1", task_id, 3)]
     assert list(await stores.claims.own_ends([claimed.key, *stale(claimed)])) == [
         "succeeded",
@@ -254,7 +256,7 @@ async def test_throttled_attempts_wait_as_long_as_asked(stores: Stores) -> None:
     assert task.state is TaskState.DEFERRED
     assert task.due_at is not None
     assert task.due_at > datetime.now(UTC) + timedelta(minutes=59)
-    assert await stores.claims.promote(10) == []
+    assert await stores.claims.promote(10, stores.place) == []
 
 
 async def test_deferred_tasks_are_promoted_when_due_and_can_be_cancelled_before_and_after(
@@ -263,7 +265,7 @@ async def test_deferred_tasks_are_promoted_when_due_and_can_be_cancelled_before_
     soon = await stores.create(delay=timedelta(milliseconds=1))
     later = await stores.create(delay=timedelta(hours=1))
     await asyncio.sleep(0.01)
-    assert await stores.claims.promote(10) == ["c"]
+    assert [channel for channel, _ in await stores.claims.promote(10, stores.place)] == ["c"]
     assert [await state(stores, item) for item in (soon, later)] == [TaskState.READY, TaskState.DEFERRED]
     assert await stores.tasks.cancel_waiting(soon, "t", "")
     assert await stores.tasks.cancel_waiting(later, "t", "")
@@ -287,16 +289,16 @@ async def test_an_ended_task_runs_again_with_a_fresh_budget_once(stores: Stores)
     task_id = await stores.create(max_attempts=1)
     await stores.claims.fail([Failure((await only(stores)).key, "transient", "x")])
     assert await state(stores, task_id) is TaskState.FAILED
-    answers = await asyncio.gather(*(stores.tasks.retry(task_id, "t") for _ in range(5)))
+    answers = await asyncio.gather(*(stores.retry(task_id, "t") for _ in range(5)))
     assert sorted(filter(None, answers)) == ["c"]
     assert await state(stores, task_id) is TaskState.READY
     assert await stores.tasks.cancel_waiting(task_id, "t", "")
-    assert await stores.tasks.retry(task_id, "t") == "c"
+    assert await stores.retry(task_id, "t") == "c"
     await stores.claims.complete([Completion((await only(stores)).key, "{}")])
     assert await state(stores, task_id) is TaskState.SUCCEEDED
-    assert await stores.tasks.retry(task_id, "t") is None
-    ends = await stores.rows("SELECT epoch FROM task_event WHERE kind = 'end' ORDER BY epoch")
-    assert ends == [(1,), (2,), (4,)]
+    assert await stores.retry(task_id, "t") is None
+    ends = [event.cursor.epoch for event in await stores.events.read(task_id, BEGINNING, 10)]
+    assert ends == [1, 2, 4]
 
 
 async def test_a_released_attempt_does_not_count(stores: Stores) -> None:
@@ -354,10 +356,10 @@ async def test_racing_appends_become_visible_in_order(stores: Stores) -> None:
 
 async def test_a_key_answers_the_first_task_under_races(stores: Stores) -> None:
     tasks = [new_task(idempotency_key="same", request_hash=b"h") for _ in range(10)]
-    created = await asyncio.gather(*(stores.tasks.create(task) for task in tasks))
-    [first] = [task for task in created if task]
-    assert await stores.tasks.find_key("t", "same") == (first.task_id, b"h")
-    assert await stores.tasks.find_key("other", "same") is None
+    created = await asyncio.gather(*(stores.create_all([task]) for task in tasks))
+    [first] = [task for (task,) in created if isinstance(task, Task)]
+    found = await stores.tasks.find_keys([("t", "same"), ("other", "same")])
+    assert found == {("t", "same"): (first.task_id, b"h")}
     assert await stores.rows("SELECT count(*) FROM task_ready") == [(1,)]
 
 
@@ -427,17 +429,18 @@ async def test_hot_statements_read_no_table_from_end_to_end(stores: Stores) -> N
     """absurd PR 140: a sweep scanned millions of finished rows."""
     ids = [new_task() for _ in range(3000)]
     later = [new_task(delay=timedelta(hours=1)) for _ in range(500)]
-    await asyncio.gather(*(stores.tasks.create(task) for task in [*ids, *later]))
+    await stores.create_all([*ids, *later])
     for _ in range(15):
         finished = await stores.claim(100)
+        await stores.claims.append_text([TextPiece(item.key, 1, "x" * 50) for item in finished])
         await stores.claims.complete([Completion(item.key, "{}") for item in finished])
     claimed = await stores.claim(100)
     await stores.execute("ANALYZE task, task_ready, task_deferred, task_lease, task_outcome, task_event")
     keys = [item.key for item in claimed[:10]]
     columns = [key.task_id for key in keys], [key.owner for key in keys], [key.epoch for key in keys]
     hot = {
-        "claim_tasks": ("c", ["k"], [1], "owner", "w", ["s"] * 20, [1] * 20, 1000),
-        "count_ready": ("c", ["k"], [1], 20),
+        "claim_tasks": ("c", ["k"], [1], "owner", "w", ["s"] * 20, [1] * 20, 1000, 0),
+        "count_ready": ("c", ["k"], [1], 20, 0),
         "complete_tasks": (*columns, ["{}"] * 10, *([[None] * 10] * 5)),
         "get_task": (ids[500].task_id, "t"),
         "read_events": (ids[0].task_id, 0, 0, 100),

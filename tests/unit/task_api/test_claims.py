@@ -10,6 +10,7 @@ from servicekit.clock import SystemClock
 from servicekit.errors import Reason, ServiceError
 from task_api.domain.channels import Channels
 from task_api.domain.claims import ClaimLimits, Claims
+from task_api.domain.low_water import LowWater
 from task_api.domain.model import (
     ChannelPolicy,
     Claimed,
@@ -17,11 +18,13 @@ from task_api.domain.model import (
     ClaimRequest,
     EndedClaim,
     Renewed,
+    Route,
     Slot,
     TextPiece,
     WriteOutcome,
 )
 from task_api.domain.signals import Signals
+from task_api.domain.turns import Turns
 from tests.support.waiting import eventually
 
 REQUEST = ClaimRequest("w", ("c",), {"k": 1}, 5)
@@ -39,11 +42,18 @@ class Store:
         self.expired: list[ClaimKey] = []
         self.appended: list[TextPiece] = []
 
-    async def count_ready(self, channel: str, request: ClaimRequest, limit: int) -> int:
+    async def count_ready(self, channel: str, request: ClaimRequest, limit: int, start: int) -> int:
         return min(self.ready, limit)
 
     async def claim(
-        self, channel: str, request: ClaimRequest, owner: str, slots: Sequence[Slot], lease: timedelta
+        self,
+        channel: str,
+        request: ClaimRequest,
+        owner: str,
+        *,
+        slots: Sequence[Slot],
+        lease: timedelta,
+        start: int,
     ) -> Sequence[Claimed]:
         if self.claiming is not None:
             await self.claiming.wait()
@@ -124,6 +134,9 @@ class ChannelBook:
             raise ServiceError(Reason.DEPENDENCY_AWAY, "away")
         return [self.policy]
 
+    async def routes(self) -> Sequence[Route]:
+        return []
+
     async def backlog(self, name: str, limit: int) -> int:
         return min(self.waiting, limit)
 
@@ -159,6 +172,8 @@ class World:
             fakes[1],
             Channels(fakes[2], fakes[1], Wakes(), clock=clock),
             Wakes(),
+            turns=Turns(fakes[0]),
+            low_water=LowWater(clock),
             ready=self.ready,
             clock=clock,
             limits=ClaimLimits(timedelta(seconds=45), timedelta(seconds=30)),
@@ -282,6 +297,9 @@ async def test_the_backlog_cap_counts_its_own_additions_and_counts_again_before_
     policy = await channels.get("c")
     for _ in range(5):
         await channels.admit(policy)
+    with pytest.raises(ServiceError):  # none of them is stored yet, but all are on their way
+        await channels.admit(policy)
+    channels.settled(["c"] * 5)
     book.waiting = 5
     with pytest.raises(ServiceError) as caught:
         await channels.admit(policy)

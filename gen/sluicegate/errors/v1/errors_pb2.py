@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!sluicegate/errors/v1/errors.proto\x12\x14sluicegate.errors.v1*\xb8\x03\n\x06Reason\x12\x16\n\x12REASON_UNSPECIFIED\x10\x00\x12\x18\n\x14REASON_INVALID_FIELD\x10\x01\x12\x1b\n\x17REASON_SLOT_UNAVAILABLE\x10\x02\x12\x17\n\x13REASON_BACKLOG_FULL\x10\x03\x12\x17\n\x13REASON_RATE_LIMITED\x10\x04\x12\x14\n\x10REASON_SLOT_LOST\x10\x05\x12\x15\n\x11REASON_CLAIM_LOST\x10\x06\x12\x14\n\x10REASON_NOT_FOUND\x10\x07\x12\x18\n\x14REASON_NOT_SIGNED_IN\x10\x08\x12\x16\n\x12REASON_NOT_ALLOWED\x10\t\x12\x1a\n\x16REASON_DEPENDENCY_AWAY\x10\n\x12\x15\n\x11REASON_TIME_IS_UP\x10\x0b\x12\x13\n\x0fREASON_INTERNAL\x10\x0c\x12\x15\n\x11REASON_KEY_REUSED\x10\r\x12\x16\n\x12REASON_WRONG_STATE\x10\x0e\x12\x11\n\rREASON_PAUSED\x10\x0f\x12\x18\n\x14REASON_STALE_VERSION\x10\x10\x12\x14\n\x10REASON_CANCELLED\x10\x11\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!sluicegate/errors/v1/errors.proto\x12\x14sluicegate.errors.v1*\xd4\x03\n\x06Reason\x12\x16\n\x12REASON_UNSPECIFIED\x10\x00\x12\x18\n\x14REASON_INVALID_FIELD\x10\x01\x12\x1b\n\x17REASON_SLOT_UNAVAILABLE\x10\x02\x12\x17\n\x13REASON_BACKLOG_FULL\x10\x03\x12\x17\n\x13REASON_RATE_LIMITED\x10\x04\x12\x14\n\x10REASON_SLOT_LOST\x10\x05\x12\x15\n\x11REASON_CLAIM_LOST\x10\x06\x12\x14\n\x10REASON_NOT_FOUND\x10\x07\x12\x18\n\x14REASON_NOT_SIGNED_IN\x10\x08\x12\x16\n\x12REASON_NOT_ALLOWED\x10\t\x12\x1a\n\x16REASON_DEPENDENCY_AWAY\x10\n\x12\x15\n\x11REASON_TIME_IS_UP\x10\x0b\x12\x13\n\x0fREASON_INTERNAL\x10\x0c\x12\x15\n\x11REASON_KEY_REUSED\x10\r\x12\x16\n\x12REASON_WRONG_STATE\x10\x0e\x12\x11\n\rREASON_PAUSED\x10\x0f\x12\x18\n\x14REASON_STALE_VERSION\x10\x10\x12\x14\n\x10REASON_CANCELLED\x10\x11\x12\x1a\n\x16REASON_QUOTA_EXHAUSTED\x10\x12\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sluicegate.errors.v1.errors
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_REASON']._serialized_start=60
-  _globals['_REASON']._serialized_end=500
+  _globals['_REASON']._serialized_end=528
 # @@protoc_insertion_point(module_scope)

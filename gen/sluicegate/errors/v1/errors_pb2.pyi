@@ -24,6 +24,7 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_PAUSED: _ClassVar[Reason]
     REASON_STALE_VERSION: _ClassVar[Reason]
     REASON_CANCELLED: _ClassVar[Reason]
+    REASON_QUOTA_EXHAUSTED: _ClassVar[Reason]
 REASON_UNSPECIFIED: Reason
 REASON_INVALID_FIELD: Reason
 REASON_SLOT_UNAVAILABLE: Reason
@@ -42,3 +43,4 @@ REASON_WRONG_STATE: Reason
 REASON_PAUSED: Reason
 REASON_STALE_VERSION: Reason
 REASON_CANCELLED: Reason
+REASON_QUOTA_EXHAUSTED: Reason

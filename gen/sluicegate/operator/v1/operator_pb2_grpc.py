@@ -55,6 +55,51 @@ class OperatorServiceStub:
                 request_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ResumeChannelRequest.SerializeToString,
                 response_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ResumeChannelResponse.FromString,
                 _registered_method=True)
+        self.SaveTenant = channel.unary_unary(
+                '/sluicegate.operator.v1.OperatorService/SaveTenant',
+                request_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.SaveTenantRequest.SerializeToString,
+                response_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.SaveTenantResponse.FromString,
+                _registered_method=True)
+        self.ListTenants = channel.unary_unary(
+                '/sluicegate.operator.v1.OperatorService/ListTenants',
+                request_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListTenantsRequest.SerializeToString,
+                response_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListTenantsResponse.FromString,
+                _registered_method=True)
+        self.ListLedger = channel.unary_unary(
+                '/sluicegate.operator.v1.OperatorService/ListLedger',
+                request_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListLedgerRequest.SerializeToString,
+                response_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListLedgerResponse.FromString,
+                _registered_method=True)
+        self.SaveRoute = channel.unary_unary(
+                '/sluicegate.operator.v1.OperatorService/SaveRoute',
+                request_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.SaveRouteRequest.SerializeToString,
+                response_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.SaveRouteResponse.FromString,
+                _registered_method=True)
+        self.DeleteRoute = channel.unary_unary(
+                '/sluicegate.operator.v1.OperatorService/DeleteRoute',
+                request_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.DeleteRouteRequest.SerializeToString,
+                response_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.DeleteRouteResponse.FromString,
+                _registered_method=True)
+        self.ListRoutes = channel.unary_unary(
+                '/sluicegate.operator.v1.OperatorService/ListRoutes',
+                request_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListRoutesRequest.SerializeToString,
+                response_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListRoutesResponse.FromString,
+                _registered_method=True)
+        self.DispatchTask = channel.unary_unary(
+                '/sluicegate.operator.v1.OperatorService/DispatchTask',
+                request_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.DispatchTaskRequest.SerializeToString,
+                response_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.DispatchTaskResponse.FromString,
+                _registered_method=True)
+        self.CancelTasks = channel.unary_unary(
+                '/sluicegate.operator.v1.OperatorService/CancelTasks',
+                request_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.CancelTasksRequest.SerializeToString,
+                response_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.CancelTasksResponse.FromString,
+                _registered_method=True)
+        self.RetryTasks = channel.unary_unary(
+                '/sluicegate.operator.v1.OperatorService/RetryTasks',
+                request_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.RetryTasksRequest.SerializeToString,
+                response_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.RetryTasksResponse.FromString,
+                _registered_method=True)
         self.ListAudit = channel.unary_unary(
                 '/sluicegate.operator.v1.OperatorService/ListAudit',
                 request_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListAuditRequest.SerializeToString,
@@ -94,6 +139,69 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SaveTenant(self, request, context):
+        """Set a tenant's weight and quota. Audited.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTenants(self, request, context):
+        """Read the tenants that have a weight or a quota, by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListLedger(self, request, context):
+        """Read what a tenant has spent, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SaveRoute(self, request, context):
+        """Let a model's tasks run in a channel. Audited. Errors: NOT_FOUND (no such channel), STALE_VERSION.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteRoute(self, request, context):
+        """Forget a model's route. Audited. Errors: NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRoutes(self, request, context):
+        """Read all routes by model.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DispatchTask(self, request, context):
+        """Put a waiting task before all others of its channel, also before its due time. Audited. Errors: NOT_FOUND, WRONG_STATE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelTasks(self, request, context):
+        """Cancel the tasks that a filter finds; one call changes at most `limit`. Audited.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetryTasks(self, request, context):
+        """Run the failed and cancelled tasks that a filter finds again; one call changes at most `limit`. Audited.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListAudit(self, request, context):
         """Read audit rows, newest first.
         """
@@ -123,6 +231,51 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ResumeChannel,
                     request_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ResumeChannelRequest.FromString,
                     response_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ResumeChannelResponse.SerializeToString,
+            ),
+            'SaveTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.SaveTenant,
+                    request_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.SaveTenantRequest.FromString,
+                    response_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.SaveTenantResponse.SerializeToString,
+            ),
+            'ListTenants': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTenants,
+                    request_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListTenantsRequest.FromString,
+                    response_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListTenantsResponse.SerializeToString,
+            ),
+            'ListLedger': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLedger,
+                    request_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListLedgerRequest.FromString,
+                    response_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListLedgerResponse.SerializeToString,
+            ),
+            'SaveRoute': grpc.unary_unary_rpc_method_handler(
+                    servicer.SaveRoute,
+                    request_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.SaveRouteRequest.FromString,
+                    response_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.SaveRouteResponse.SerializeToString,
+            ),
+            'DeleteRoute': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteRoute,
+                    request_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.DeleteRouteRequest.FromString,
+                    response_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.DeleteRouteResponse.SerializeToString,
+            ),
+            'ListRoutes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRoutes,
+                    request_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListRoutesRequest.FromString,
+                    response_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListRoutesResponse.SerializeToString,
+            ),
+            'DispatchTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.DispatchTask,
+                    request_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.DispatchTaskRequest.FromString,
+                    response_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.DispatchTaskResponse.SerializeToString,
+            ),
+            'CancelTasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelTasks,
+                    request_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.CancelTasksRequest.FromString,
+                    response_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.CancelTasksResponse.SerializeToString,
+            ),
+            'RetryTasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryTasks,
+                    request_deserializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.RetryTasksRequest.FromString,
+                    response_serializer=sluicegate_dot_operator_dot_v1_dot_operator__pb2.RetryTasksResponse.SerializeToString,
             ),
             'ListAudit': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAudit,
@@ -239,6 +392,249 @@ class OperatorService:
             '/sluicegate.operator.v1.OperatorService/ResumeChannel',
             sluicegate_dot_operator_dot_v1_dot_operator__pb2.ResumeChannelRequest.SerializeToString,
             sluicegate_dot_operator_dot_v1_dot_operator__pb2.ResumeChannelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SaveTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluicegate.operator.v1.OperatorService/SaveTenant',
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.SaveTenantRequest.SerializeToString,
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.SaveTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTenants(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluicegate.operator.v1.OperatorService/ListTenants',
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListTenantsRequest.SerializeToString,
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListTenantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLedger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluicegate.operator.v1.OperatorService/ListLedger',
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListLedgerRequest.SerializeToString,
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListLedgerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SaveRoute(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluicegate.operator.v1.OperatorService/SaveRoute',
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.SaveRouteRequest.SerializeToString,
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.SaveRouteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteRoute(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluicegate.operator.v1.OperatorService/DeleteRoute',
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.DeleteRouteRequest.SerializeToString,
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.DeleteRouteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRoutes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluicegate.operator.v1.OperatorService/ListRoutes',
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListRoutesRequest.SerializeToString,
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.ListRoutesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DispatchTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluicegate.operator.v1.OperatorService/DispatchTask',
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.DispatchTaskRequest.SerializeToString,
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.DispatchTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelTasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluicegate.operator.v1.OperatorService/CancelTasks',
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.CancelTasksRequest.SerializeToString,
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.CancelTasksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryTasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluicegate.operator.v1.OperatorService/RetryTasks',
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.RetryTasksRequest.SerializeToString,
+            sluicegate_dot_operator_dot_v1_dot_operator__pb2.RetryTasksResponse.FromString,
             options,
             channel_credentials,
             insecure,

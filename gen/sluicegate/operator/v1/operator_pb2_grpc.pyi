@@ -41,6 +41,24 @@ class OperatorServiceStub:
     """Start no new attempts in a channel; running ones go on. Audited."""
     ResumeChannel: _grpc.UnaryUnaryMultiCallable[_operator_pb2.ResumeChannelRequest, _operator_pb2.ResumeChannelResponse]
     """Start attempts in a channel again. Audited."""
+    SaveTenant: _grpc.UnaryUnaryMultiCallable[_operator_pb2.SaveTenantRequest, _operator_pb2.SaveTenantResponse]
+    """Set a tenant's weight and quota. Audited."""
+    ListTenants: _grpc.UnaryUnaryMultiCallable[_operator_pb2.ListTenantsRequest, _operator_pb2.ListTenantsResponse]
+    """Read the tenants that have a weight or a quota, by name."""
+    ListLedger: _grpc.UnaryUnaryMultiCallable[_operator_pb2.ListLedgerRequest, _operator_pb2.ListLedgerResponse]
+    """Read what a tenant has spent, newest first."""
+    SaveRoute: _grpc.UnaryUnaryMultiCallable[_operator_pb2.SaveRouteRequest, _operator_pb2.SaveRouteResponse]
+    """Let a model's tasks run in a channel. Audited. Errors: NOT_FOUND (no such channel), STALE_VERSION."""
+    DeleteRoute: _grpc.UnaryUnaryMultiCallable[_operator_pb2.DeleteRouteRequest, _operator_pb2.DeleteRouteResponse]
+    """Forget a model's route. Audited. Errors: NOT_FOUND."""
+    ListRoutes: _grpc.UnaryUnaryMultiCallable[_operator_pb2.ListRoutesRequest, _operator_pb2.ListRoutesResponse]
+    """Read all routes by model."""
+    DispatchTask: _grpc.UnaryUnaryMultiCallable[_operator_pb2.DispatchTaskRequest, _operator_pb2.DispatchTaskResponse]
+    """Put a waiting task before all others of its channel, also before its due time. Audited. Errors: NOT_FOUND, WRONG_STATE."""
+    CancelTasks: _grpc.UnaryUnaryMultiCallable[_operator_pb2.CancelTasksRequest, _operator_pb2.CancelTasksResponse]
+    """Cancel the tasks that a filter finds; one call changes at most `limit`. Audited."""
+    RetryTasks: _grpc.UnaryUnaryMultiCallable[_operator_pb2.RetryTasksRequest, _operator_pb2.RetryTasksResponse]
+    """Run the failed and cancelled tasks that a filter finds again; one call changes at most `limit`. Audited."""
     ListAudit: _grpc.UnaryUnaryMultiCallable[_operator_pb2.ListAuditRequest, _operator_pb2.ListAuditResponse]
     """Read audit rows, newest first."""
 
@@ -57,6 +75,24 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Start no new attempts in a channel; running ones go on. Audited."""
     ResumeChannel: _aio.UnaryUnaryMultiCallable[_operator_pb2.ResumeChannelRequest, _operator_pb2.ResumeChannelResponse]  # type: ignore[assignment]
     """Start attempts in a channel again. Audited."""
+    SaveTenant: _aio.UnaryUnaryMultiCallable[_operator_pb2.SaveTenantRequest, _operator_pb2.SaveTenantResponse]  # type: ignore[assignment]
+    """Set a tenant's weight and quota. Audited."""
+    ListTenants: _aio.UnaryUnaryMultiCallable[_operator_pb2.ListTenantsRequest, _operator_pb2.ListTenantsResponse]  # type: ignore[assignment]
+    """Read the tenants that have a weight or a quota, by name."""
+    ListLedger: _aio.UnaryUnaryMultiCallable[_operator_pb2.ListLedgerRequest, _operator_pb2.ListLedgerResponse]  # type: ignore[assignment]
+    """Read what a tenant has spent, newest first."""
+    SaveRoute: _aio.UnaryUnaryMultiCallable[_operator_pb2.SaveRouteRequest, _operator_pb2.SaveRouteResponse]  # type: ignore[assignment]
+    """Let a model's tasks run in a channel. Audited. Errors: NOT_FOUND (no such channel), STALE_VERSION."""
+    DeleteRoute: _aio.UnaryUnaryMultiCallable[_operator_pb2.DeleteRouteRequest, _operator_pb2.DeleteRouteResponse]  # type: ignore[assignment]
+    """Forget a model's route. Audited. Errors: NOT_FOUND."""
+    ListRoutes: _aio.UnaryUnaryMultiCallable[_operator_pb2.ListRoutesRequest, _operator_pb2.ListRoutesResponse]  # type: ignore[assignment]
+    """Read all routes by model."""
+    DispatchTask: _aio.UnaryUnaryMultiCallable[_operator_pb2.DispatchTaskRequest, _operator_pb2.DispatchTaskResponse]  # type: ignore[assignment]
+    """Put a waiting task before all others of its channel, also before its due time. Audited. Errors: NOT_FOUND, WRONG_STATE."""
+    CancelTasks: _aio.UnaryUnaryMultiCallable[_operator_pb2.CancelTasksRequest, _operator_pb2.CancelTasksResponse]  # type: ignore[assignment]
+    """Cancel the tasks that a filter finds; one call changes at most `limit`. Audited."""
+    RetryTasks: _aio.UnaryUnaryMultiCallable[_operator_pb2.RetryTasksRequest, _operator_pb2.RetryTasksResponse]  # type: ignore[assignment]
+    """Run the failed and cancelled tasks that a filter finds again; one call changes at most `limit`. Audited."""
     ListAudit: _aio.UnaryUnaryMultiCallable[_operator_pb2.ListAuditRequest, _operator_pb2.ListAuditResponse]  # type: ignore[assignment]
     """Read audit rows, newest first."""
 
@@ -94,6 +130,78 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_operator_pb2.ResumeChannelResponse, _abc.Awaitable[_operator_pb2.ResumeChannelResponse]]:
         """Start attempts in a channel again. Audited."""
+
+    @_abc_1.abstractmethod
+    def SaveTenant(
+        self,
+        request: _operator_pb2.SaveTenantRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operator_pb2.SaveTenantResponse, _abc.Awaitable[_operator_pb2.SaveTenantResponse]]:
+        """Set a tenant's weight and quota. Audited."""
+
+    @_abc_1.abstractmethod
+    def ListTenants(
+        self,
+        request: _operator_pb2.ListTenantsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operator_pb2.ListTenantsResponse, _abc.Awaitable[_operator_pb2.ListTenantsResponse]]:
+        """Read the tenants that have a weight or a quota, by name."""
+
+    @_abc_1.abstractmethod
+    def ListLedger(
+        self,
+        request: _operator_pb2.ListLedgerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operator_pb2.ListLedgerResponse, _abc.Awaitable[_operator_pb2.ListLedgerResponse]]:
+        """Read what a tenant has spent, newest first."""
+
+    @_abc_1.abstractmethod
+    def SaveRoute(
+        self,
+        request: _operator_pb2.SaveRouteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operator_pb2.SaveRouteResponse, _abc.Awaitable[_operator_pb2.SaveRouteResponse]]:
+        """Let a model's tasks run in a channel. Audited. Errors: NOT_FOUND (no such channel), STALE_VERSION."""
+
+    @_abc_1.abstractmethod
+    def DeleteRoute(
+        self,
+        request: _operator_pb2.DeleteRouteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operator_pb2.DeleteRouteResponse, _abc.Awaitable[_operator_pb2.DeleteRouteResponse]]:
+        """Forget a model's route. Audited. Errors: NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def ListRoutes(
+        self,
+        request: _operator_pb2.ListRoutesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operator_pb2.ListRoutesResponse, _abc.Awaitable[_operator_pb2.ListRoutesResponse]]:
+        """Read all routes by model."""
+
+    @_abc_1.abstractmethod
+    def DispatchTask(
+        self,
+        request: _operator_pb2.DispatchTaskRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operator_pb2.DispatchTaskResponse, _abc.Awaitable[_operator_pb2.DispatchTaskResponse]]:
+        """Put a waiting task before all others of its channel, also before its due time. Audited. Errors: NOT_FOUND, WRONG_STATE."""
+
+    @_abc_1.abstractmethod
+    def CancelTasks(
+        self,
+        request: _operator_pb2.CancelTasksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operator_pb2.CancelTasksResponse, _abc.Awaitable[_operator_pb2.CancelTasksResponse]]:
+        """Cancel the tasks that a filter finds; one call changes at most `limit`. Audited."""
+
+    @_abc_1.abstractmethod
+    def RetryTasks(
+        self,
+        request: _operator_pb2.RetryTasksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operator_pb2.RetryTasksResponse, _abc.Awaitable[_operator_pb2.RetryTasksResponse]]:
+        """Run the failed and cancelled tasks that a filter finds again; one call changes at most `limit`. Audited."""
 
     @_abc_1.abstractmethod
     def ListAudit(

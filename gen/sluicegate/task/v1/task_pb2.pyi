@@ -29,7 +29,7 @@ TASK_STATE_FAILED: TaskState
 TASK_STATE_CANCELLED: TaskState
 
 class Task(_message.Message):
-    __slots__ = ("task_id", "tenant", "channel", "kind", "payload_json", "payload_version", "state", "attempt_count", "max_attempts", "result_json", "error", "progress_percent", "created_at", "started_at", "finished_at", "due_at", "deadline_at", "cancel_requested", "priority", "worker")
+    __slots__ = ("task_id", "tenant", "channel", "kind", "payload_json", "payload_version", "state", "attempt_count", "max_attempts", "result_json", "error", "progress_percent", "created_at", "started_at", "finished_at", "due_at", "deadline_at", "cancel_requested", "priority", "worker", "cost")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +50,7 @@ class Task(_message.Message):
     CANCEL_REQUESTED_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     tenant: str
     channel: str
@@ -70,10 +71,11 @@ class Task(_message.Message):
     cancel_requested: bool
     priority: int
     worker: str
-    def __init__(self, task_id: _Optional[str] = ..., tenant: _Optional[str] = ..., channel: _Optional[str] = ..., kind: _Optional[str] = ..., payload_json: _Optional[str] = ..., payload_version: _Optional[int] = ..., state: _Optional[_Union[TaskState, str]] = ..., attempt_count: _Optional[int] = ..., max_attempts: _Optional[int] = ..., result_json: _Optional[str] = ..., error: _Optional[str] = ..., progress_percent: _Optional[int] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., due_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deadline_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cancel_requested: _Optional[bool] = ..., priority: _Optional[int] = ..., worker: _Optional[str] = ...) -> None: ...
+    cost: int
+    def __init__(self, task_id: _Optional[str] = ..., tenant: _Optional[str] = ..., channel: _Optional[str] = ..., kind: _Optional[str] = ..., payload_json: _Optional[str] = ..., payload_version: _Optional[int] = ..., state: _Optional[_Union[TaskState, str]] = ..., attempt_count: _Optional[int] = ..., max_attempts: _Optional[int] = ..., result_json: _Optional[str] = ..., error: _Optional[str] = ..., progress_percent: _Optional[int] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., due_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deadline_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cancel_requested: _Optional[bool] = ..., priority: _Optional[int] = ..., worker: _Optional[str] = ..., cost: _Optional[int] = ...) -> None: ...
 
 class CreateTaskRequest(_message.Message):
-    __slots__ = ("channel", "kind", "payload_json", "payload_version", "priority", "idempotency_key", "max_attempts", "delay_ms", "deadline_at")
+    __slots__ = ("channel", "kind", "payload_json", "payload_version", "priority", "idempotency_key", "max_attempts", "delay_ms", "deadline_at", "cost", "model")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_JSON_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +85,8 @@ class CreateTaskRequest(_message.Message):
     MAX_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_AT_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
     channel: str
     kind: str
     payload_json: str
@@ -92,7 +96,9 @@ class CreateTaskRequest(_message.Message):
     max_attempts: int
     delay_ms: int
     deadline_at: _timestamp_pb2.Timestamp
-    def __init__(self, channel: _Optional[str] = ..., kind: _Optional[str] = ..., payload_json: _Optional[str] = ..., payload_version: _Optional[int] = ..., priority: _Optional[int] = ..., idempotency_key: _Optional[str] = ..., max_attempts: _Optional[int] = ..., delay_ms: _Optional[int] = ..., deadline_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    cost: int
+    model: str
+    def __init__(self, channel: _Optional[str] = ..., kind: _Optional[str] = ..., payload_json: _Optional[str] = ..., payload_version: _Optional[int] = ..., priority: _Optional[int] = ..., idempotency_key: _Optional[str] = ..., max_attempts: _Optional[int] = ..., delay_ms: _Optional[int] = ..., deadline_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cost: _Optional[int] = ..., model: _Optional[str] = ...) -> None: ...
 
 class CreateTaskResponse(_message.Message):
     __slots__ = ("task", "created")
@@ -101,6 +107,47 @@ class CreateTaskResponse(_message.Message):
     task: Task
     created: bool
     def __init__(self, task: _Optional[_Union[Task, _Mapping]] = ..., created: _Optional[bool] = ...) -> None: ...
+
+class CreateTasksRequest(_message.Message):
+    __slots__ = ("tasks",)
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    tasks: _containers.RepeatedCompositeFieldContainer[CreateTaskRequest]
+    def __init__(self, tasks: _Optional[_Iterable[_Union[CreateTaskRequest, _Mapping]]] = ...) -> None: ...
+
+class CreateTasksResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[CreateTaskResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[CreateTaskResult, _Mapping]]] = ...) -> None: ...
+
+class CreateTaskResult(_message.Message):
+    __slots__ = ("task", "created", "refusal")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    task: Task
+    created: bool
+    refusal: Refusal
+    def __init__(self, task: _Optional[_Union[Task, _Mapping]] = ..., created: _Optional[bool] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("reason", "message", "retry_after_ms", "metadata")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    message: str
+    retry_after_ms: int
+    metadata: _containers.ScalarMap[str, str]
+    def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class GetTaskRequest(_message.Message):
     __slots__ = ("task_id",)

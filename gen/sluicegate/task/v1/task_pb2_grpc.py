@@ -40,6 +40,11 @@ class TaskServiceStub:
                 request_serializer=sluicegate_dot_task_dot_v1_dot_task__pb2.CreateTaskRequest.SerializeToString,
                 response_deserializer=sluicegate_dot_task_dot_v1_dot_task__pb2.CreateTaskResponse.FromString,
                 _registered_method=True)
+        self.CreateTasks = channel.unary_unary(
+                '/sluicegate.task.v1.TaskService/CreateTasks',
+                request_serializer=sluicegate_dot_task_dot_v1_dot_task__pb2.CreateTasksRequest.SerializeToString,
+                response_deserializer=sluicegate_dot_task_dot_v1_dot_task__pb2.CreateTasksResponse.FromString,
+                _registered_method=True)
         self.GetTask = channel.unary_unary(
                 '/sluicegate.task.v1.TaskService/GetTask',
                 request_serializer=sluicegate_dot_task_dot_v1_dot_task__pb2.GetTaskRequest.SerializeToString,
@@ -79,6 +84,13 @@ class TaskServiceServicer:
     def CreateTask(self, request, context):
         """Store one task. The same idempotency key with the same request answers the earlier task.
         Errors: NOT_FOUND (no such channel), BACKLOG_FULL, KEY_REUSED, INVALID_FIELD.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateTasks(self, request, context):
+        """Store many tasks by one statement; one result per task, in order: a refused one does not touch the others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -133,6 +145,11 @@ def add_TaskServiceServicer_to_server(servicer, server):
                     servicer.CreateTask,
                     request_deserializer=sluicegate_dot_task_dot_v1_dot_task__pb2.CreateTaskRequest.FromString,
                     response_serializer=sluicegate_dot_task_dot_v1_dot_task__pb2.CreateTaskResponse.SerializeToString,
+            ),
+            'CreateTasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateTasks,
+                    request_deserializer=sluicegate_dot_task_dot_v1_dot_task__pb2.CreateTasksRequest.FromString,
+                    response_serializer=sluicegate_dot_task_dot_v1_dot_task__pb2.CreateTasksResponse.SerializeToString,
             ),
             'GetTask': grpc.unary_unary_rpc_method_handler(
                     servicer.GetTask,
@@ -193,6 +210,33 @@ class TaskService:
             '/sluicegate.task.v1.TaskService/CreateTask',
             sluicegate_dot_task_dot_v1_dot_task__pb2.CreateTaskRequest.SerializeToString,
             sluicegate_dot_task_dot_v1_dot_task__pb2.CreateTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateTasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluicegate.task.v1.TaskService/CreateTasks',
+            sluicegate_dot_task_dot_v1_dot_task__pb2.CreateTasksRequest.SerializeToString,
+            sluicegate_dot_task_dot_v1_dot_task__pb2.CreateTasksResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,8 @@ class TaskServiceStub:
     """Store one task. The same idempotency key with the same request answers the earlier task.
     Errors: NOT_FOUND (no such channel), BACKLOG_FULL, KEY_REUSED, INVALID_FIELD.
     """
+    CreateTasks: _grpc.UnaryUnaryMultiCallable[_task_pb2.CreateTasksRequest, _task_pb2.CreateTasksResponse]
+    """Store many tasks by one statement; one result per task, in order: a refused one does not touch the others."""
     GetTask: _grpc.UnaryUnaryMultiCallable[_task_pb2.GetTaskRequest, _task_pb2.GetTaskResponse]
     """Read one task. Errors: NOT_FOUND, also for another tenant's."""
     ListTasks: _grpc.UnaryUnaryMultiCallable[_task_pb2.ListTasksRequest, _task_pb2.ListTasksResponse]
@@ -59,6 +61,8 @@ class TaskServiceAsyncStub(TaskServiceStub):
     """Store one task. The same idempotency key with the same request answers the earlier task.
     Errors: NOT_FOUND (no such channel), BACKLOG_FULL, KEY_REUSED, INVALID_FIELD.
     """
+    CreateTasks: _aio.UnaryUnaryMultiCallable[_task_pb2.CreateTasksRequest, _task_pb2.CreateTasksResponse]  # type: ignore[assignment]
+    """Store many tasks by one statement; one result per task, in order: a refused one does not touch the others."""
     GetTask: _aio.UnaryUnaryMultiCallable[_task_pb2.GetTaskRequest, _task_pb2.GetTaskResponse]  # type: ignore[assignment]
     """Read one task. Errors: NOT_FOUND, also for another tenant's."""
     ListTasks: _aio.UnaryUnaryMultiCallable[_task_pb2.ListTasksRequest, _task_pb2.ListTasksResponse]  # type: ignore[assignment]
@@ -84,6 +88,14 @@ class TaskServiceServicer(metaclass=_abc_1.ABCMeta):
         """Store one task. The same idempotency key with the same request answers the earlier task.
         Errors: NOT_FOUND (no such channel), BACKLOG_FULL, KEY_REUSED, INVALID_FIELD.
         """
+
+    @_abc_1.abstractmethod
+    def CreateTasks(
+        self,
+        request: _task_pb2.CreateTasksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_task_pb2.CreateTasksResponse, _abc.Awaitable[_task_pb2.CreateTasksResponse]]:
+        """Store many tasks by one statement; one result per task, in order: a refused one does not touch the others."""
 
     @_abc_1.abstractmethod
     def GetTask(

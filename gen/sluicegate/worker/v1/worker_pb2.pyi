@@ -149,14 +149,16 @@ class ReportProgressRequest(_message.Message):
     def __init__(self, reports: _Optional[_Iterable[_Union[Progress, _Mapping]]] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("claim", "percent", "message")
+    __slots__ = ("claim", "percent", "message", "seq")
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     PERCENT_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
     claim: Claim
     percent: int
     message: str
-    def __init__(self, claim: _Optional[_Union[Claim, _Mapping]] = ..., percent: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    seq: int
+    def __init__(self, claim: _Optional[_Union[Claim, _Mapping]] = ..., percent: _Optional[int] = ..., message: _Optional[str] = ..., seq: _Optional[int] = ...) -> None: ...
 
 class ReportProgressResponse(_message.Message):
     __slots__ = ("results",)

@@ -2,7 +2,7 @@
 -- $1 limit int.
 -- Returns id, channel of each ended task.
 -- Invariant: as cancel_waiting. Rows that a claim or a promoter holds are skipped until the next round.
--- Cost: a range of two partial indexes; per task one delete and three inserts.
+-- Cost: a range of two partial indexes; per task one delete and one insert.
 WITH late_ready AS MATERIALIZED (
     SELECT ctid AS place FROM task_ready WHERE deadline_at <= now()
     ORDER BY deadline_at LIMIT $1 FOR UPDATE SKIP LOCKED
@@ -21,12 +21,14 @@ WITH late_ready AS MATERIALIZED (
     INSERT INTO task_outcome (task_id, step, epoch, attempt, outcome, terminal, error_class, error)
     SELECT id, step, epoch, attempt, 'failed', true, 'permanent', 'the deadline passed before an attempt could start'
     FROM ended
-), event AS (
-    INSERT INTO task_event (task_id, epoch, seq, kind, data)
-    SELECT id, epoch, 9007199254740991, 'end', '{"state":"failed","error":"the deadline passed before an attempt could start"}'
-    FROM ended
+), billed AS MATERIALIZED (
+    SELECT e.id, e.channel, t.tenant, t.cost FROM ended e JOIN task t ON t.id = e.id
+), ledger AS (
+    INSERT INTO ledger_entry (tenant, task_id, life, kind, amount)
+    SELECT tenant, id, task_life(id), 'refund', cost FROM billed WHERE cost > 0
+    ORDER BY tenant, id
 ), outbox AS (
-    INSERT INTO task_outbox (task_id, event, tenant, channel)
-    SELECT e.id, 'failed', t.tenant, e.channel FROM ended e JOIN task t ON t.id = e.id
+    INSERT INTO task_outbox_batch (event, tenant, channel, task_ids)
+    SELECT 'failed', tenant, channel, array_agg(id) FROM billed GROUP BY 1, tenant, channel
 )
 SELECT id, channel FROM ended

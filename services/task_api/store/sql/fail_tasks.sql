@@ -1,10 +1,11 @@
 -- End held claims badly: another attempt is planned while the class, the budget and the deadline allow it.
--- $1 task_id uuid[], $2 owner text[], $3 epoch int[], $4 error_class text[] (transient, throttled, permanent, cancelled),
+-- $1 task_id uuid[], $2 owner text[], $3 epoch int[], $4 error_class text[] (transient, throttled, permanent, poison, cancelled),
 -- $5 error text[], $6 retry_after_ms bigint[].
 -- A claim is named once. Returns task_id, owner, epoch, channel, slot_token, terminal of each ended claim.
 -- Invariant: a task ends or waits again, never both, and only while the claim is held and unexpired by the database's
 -- clock. A task that was asked to stop gets no further attempt. Rows are locked in order of their ids.
--- Cost per task: one delete, two or three inserts, one probe of channel.
+-- The place in the queue is given when the task is promoted.
+-- Cost per task: one delete, one or two inserts, one probe of channel.
 WITH input AS (
     SELECT * FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::text[], $5::text[], $6::bigint[])
         AS i (task_id, owner, epoch, error_class, error, retry_after_ms)
@@ -23,8 +24,8 @@ WITH input AS (
     JOIN input i USING (task_id, owner, epoch)
     LEFT JOIN channel c ON c.name = e.channel
 ), judged AS MATERIALIZED (
-    SELECT p.*, task_run_order(p.due_at, p.priority) AS run_order,
-           NOT (p.error_class IN ('transient', 'throttled') AND NOT p.cancel_requested AND p.attempt < p.max_attempts
+    SELECT p.*,
+           NOT (p.error_class IN ('transient', 'throttled', 'poison') AND NOT p.cancel_requested AND p.attempt < p.max_attempts
                 AND (p.deadline_at IS NULL OR p.due_at < p.deadline_at)) AS terminal,
            CASE WHEN p.cancel_requested THEN 'cancelled' ELSE 'failed' END AS outcome
     FROM planned p
@@ -41,12 +42,12 @@ WITH input AS (
     INSERT INTO task_deferred (due_at, id, channel, run_order, kind, payload_version, deadline_at, epoch, attempt, step)
     SELECT due_at, task_id, channel, run_order, kind, payload_version, deadline_at, epoch, attempt, step + 1
     FROM judged WHERE NOT terminal
-), event AS (
-    INSERT INTO task_event (task_id, epoch, seq, kind, data)
-    SELECT task_id, epoch, 9007199254740991, 'end', json_build_object('state', outcome, 'error', left(error, 1000))::text
-    FROM judged WHERE terminal
+), ledger AS (
+    INSERT INTO ledger_entry (tenant, task_id, life, kind, amount)
+    SELECT tenant, task_id, task_life(task_id), 'refund', cost FROM judged WHERE terminal AND cost > 0
+    ORDER BY tenant, task_id
 ), outbox AS (
-    INSERT INTO task_outbox (task_id, event, tenant, channel)
-    SELECT task_id, outcome, tenant, channel FROM judged WHERE terminal
+    INSERT INTO task_outbox_batch (event, tenant, channel, task_ids)
+    SELECT outcome, tenant, channel, array_agg(task_id) FROM judged WHERE terminal GROUP BY 1, tenant, channel
 )
 SELECT task_id, owner, epoch, channel, slot_token, terminal FROM judged

@@ -3,7 +3,7 @@
 -- Returns the request, state, attempt_count, result, error, progress and times; no row for another tenant's task.
 -- Cost: one partition of task and of task_outcome, probes by key; no lock.
 SELECT t.id, t.tenant, t.channel, t.kind, t.payload::text AS payload, t.payload_version, t.priority, t.max_attempts, t.created_at,
-       t.deadline_at,
+       t.deadline_at, coalesce(t.cost, 0) AS cost,
        CASE WHEN l.task_id IS NOT NULL THEN 'running'
             WHEN o.terminal THEN CASE o.outcome WHEN 'succeeded' THEN 'succeeded' WHEN 'cancelled' THEN 'cancelled' ELSE 'failed' END
             WHEN d.id IS NOT NULL THEN 'deferred'

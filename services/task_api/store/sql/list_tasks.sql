@@ -4,7 +4,7 @@
 -- Cost: walks the tenant's tasks from the newest until the page is full; a rare state walks far, the statement's time limit ends it.
 SELECT * FROM (
 SELECT t.id, t.tenant, t.channel, t.kind, t.payload::text AS payload, t.payload_version, t.priority, t.max_attempts, t.created_at,
-       t.deadline_at,
+       t.deadline_at, coalesce(t.cost, 0) AS cost,
        CASE WHEN l.task_id IS NOT NULL THEN 'running'
             WHEN o.terminal THEN CASE o.outcome WHEN 'succeeded' THEN 'succeeded' WHEN 'cancelled' THEN 'cancelled' ELSE 'failed' END
             WHEN d.id IS NOT NULL THEN 'deferred'

@@ -13,4 +13,4 @@ WITH earlier AS (
     SELECT $3, CASE WHEN $2 THEN 'channel.pause' ELSE 'channel.resume' END, $1, $4, (SELECT body FROM earlier), to_json(s)
     FROM saved s
 )
-SELECT name, concurrency, max_backlog, max_attempts, paused, version FROM saved
+SELECT name, concurrency, max_backlog, max_attempts, paused, version, max_age_ms FROM saved

@@ -1,4 +1,4 @@
 -- Read every channel's policy.
--- Returns name, concurrency, max_backlog, max_attempts, paused, version.
+-- Returns name, concurrency, max_backlog, max_attempts, paused, version, max_age_ms.
 -- Cost: one scan of a small table.
-SELECT name, concurrency, max_backlog, max_attempts, paused, version FROM channel ORDER BY name
+SELECT name, concurrency, max_backlog, max_attempts, paused, version, max_age_ms FROM channel ORDER BY name

@@ -1,9 +1,10 @@
--- End claims that have expired: their tasks can be claimed again at once, or are parked when the budget is used up.
+-- End claims that have expired: their tasks can be claimed again at once, from their
+-- old places, or are parked when the budget is used up.
 -- $1 limit int.
 -- Returns task_id, owner, epoch, channel, slot_token, terminal of each ended claim.
 -- Invariant: the expiry is judged again under the row's lock, by the database's clock, so a claim that was renewed in
 -- between stays. A task that kills its workers ends as failed after its last attempt.
--- Cost: one scan of task_lease, which holds running tasks only; per task one delete and two or three inserts.
+-- Cost: one scan of task_lease, which holds running tasks only; per task one delete and one or two inserts.
 WITH expired AS MATERIALIZED (
     SELECT task_id FROM task_lease
     WHERE lease_until <= now()
@@ -13,7 +14,9 @@ WITH expired AS MATERIALIZED (
 ), ended AS (
     DELETE FROM task_lease l WHERE l.task_id = ANY (ARRAY(SELECT task_id FROM expired)) RETURNING l.*
 ), judged AS MATERIALIZED (
-    SELECT e.*, task_run_order(now(), e.priority) AS run_order,
+    SELECT e.task_id, e.owner, e.epoch, e.attempt, e.step, e.tenant, e.channel, e.kind, e.payload_version, e.deadline_at,
+           e.worker, e.slot_token, e.claimed_at, e.cost,
+           coalesce(e.run_order, task_run_order(now(), e.priority)) AS run_order,
            e.cancel_requested OR e.attempt >= e.max_attempts OR e.deadline_at <= now() IS TRUE AS terminal,
            CASE WHEN e.cancel_requested THEN 'cancelled' ELSE 'lost' END AS outcome
     FROM ended e
@@ -28,13 +31,12 @@ WITH expired AS MATERIALIZED (
     INSERT INTO task_ready (channel, run_order, id, kind, payload_version, deadline_at, epoch, attempt, step)
     SELECT channel, run_order, task_id, kind, payload_version, deadline_at, epoch, attempt, step + 1
     FROM judged WHERE NOT terminal
-), event AS (
-    INSERT INTO task_event (task_id, epoch, seq, kind, data)
-    SELECT task_id, epoch, 9007199254740991, 'end',
-           json_build_object('state', CASE WHEN outcome = 'lost' THEN 'failed' ELSE outcome END)::text
-    FROM judged WHERE terminal
+), ledger AS (
+    INSERT INTO ledger_entry (tenant, task_id, life, kind, amount)
+    SELECT tenant, task_id, task_life(task_id), 'refund', cost FROM judged WHERE terminal AND cost > 0
+    ORDER BY tenant, task_id
 ), outbox AS (
-    INSERT INTO task_outbox (task_id, event, tenant, channel)
-    SELECT task_id, CASE WHEN outcome = 'lost' THEN 'failed' ELSE outcome END, tenant, channel FROM judged WHERE terminal
+    INSERT INTO task_outbox_batch (event, tenant, channel, task_ids)
+    SELECT CASE WHEN outcome = 'lost' THEN 'failed' ELSE outcome END, tenant, channel, array_agg(task_id) FROM judged WHERE terminal GROUP BY 1, tenant, channel
 )
 SELECT task_id, owner, epoch, channel, slot_token, terminal FROM judged
