@@ -191,6 +191,12 @@ def test_operators_see_and_change_limits(system: System) -> None:
     system.command(
         "slots", "policy", "gateway:mesa", "poll", "--capacity", "4", "--reason", "test"
     ).assert_clear(0)
+    system.command(
+        "slots", "policy", "mine", "all", "--capacity", "4", "--max-lifetime-ms", "60000"
+    ).assert_clear(0)
+    system.command("slots", "policy", "mine", "all", "--capacity", "5", "--max-waiting", "7").assert_clear(0)
+    own = system.command("slots", "policy", "mine", "--json").json[0]
+    assert (own["capacity"], own["max_lifetime_ms"], own["max_waiting"]) == (5, 60000, 7)
     system.command("slots", "explain", "gateway:mesa").assert_clear(0, "poll")
     system.command("slots", "list").assert_clear(0, "gateway:harbor", "workers")
     system.command("slots", "list", "gateway:harbor").assert_clear(0)

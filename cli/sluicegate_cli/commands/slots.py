@@ -83,12 +83,18 @@ def policy(
     pool: PoolArgument,
     scope: Annotated[str, typer.Argument(help="The scope, such as poll or workers.")] = "",
     capacity: Annotated[int | None, typer.Option(min=0, help="Units that may be held at once.")] = None,
-    max_lifetime_ms: Annotated[int, typer.Option(min=0, help="Longest life of a lease; 0 is unlimited.")] = 0,
+    max_lifetime_ms: Annotated[
+        int | None,
+        typer.Option(min=0, help="Longest life of a lease; 0 is unlimited; default: as stored, at first 0."),
+    ] = None,
+    max_waiting: Annotated[
+        int | None, typer.Option(min=0, help="Most requests that wait in the pool; default: as stored.")
+    ] = None,
     version: Annotated[int, typer.Option(min=0, help="Change only this version; 0 changes any.")] = 0,
     reason: ReasonOption = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """Show a pool's policies, or set a scope's capacity."""
+    """Show a pool's policies, or set a scope's capacity; the first one makes the pool."""
     if capacity is None:
         _print_policies(ask(lambda clients: _policies(clients, pool)), as_json=as_json)
         return
@@ -96,14 +102,22 @@ def policy(
         raise typer.BadParameter("name the scope whose capacity changes", param_hint="SCOPE")
 
     async def work(clients: Clients) -> lease_pb2.SetPolicyResponse:
+        lifetime, based_on = max_lifetime_ms, version
+        if (
+            lifetime is None
+        ):  # a request can't say "as stored": what is read is kept, if nobody changes it meanwhile
+            stored = next((row for row in await _policies(clients, pool) if row.scope == scope), None)
+            lifetime = stored.max_lifetime_ms if stored else 0
+            based_on = version or (stored.version if stored else 0)
         request = lease_pb2.SetPolicyRequest(
             pool=pool,
             scope=scope,
             capacity=capacity,
-            max_lifetime_ms=max_lifetime_ms,
-            expected_version=version,
+            max_lifetime_ms=lifetime,
+            expected_version=based_on,
             actor=actor(),
             reason=reason,
+            max_waiting=max_waiting,
         )
         return await clients.lease.SetPolicy(request)
 
