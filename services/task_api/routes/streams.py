@@ -66,13 +66,17 @@ def add_streams(app: FastAPI, edge: Edge) -> None:
 
 
 def _start(last: LastEvent, header: str, query: str) -> tuple[Cursor, str]:
-    """Return where a stream starts, and why it does not start where the reader asked."""
+    """Return where a stream starts, and why it does not start where the reader asked.
+
+    The newest cursor wins that the text has reached: a browser repeats the address of its first request for ever, so
+    one ahead of the end in there must not beat a good Last-Event-ID.
+    """
     given = [text for text in (header, query) if text]
     cursors = [cursor for text in given if (cursor := parse_cursor(text)) is not None]
     if not cursors:
         return BEGINNING, "malformed_cursor" if given else ""
-    start = max(cursors)
-    return (start, "") if start <= last.cursor else (BEGINNING, "ahead_of_end")
+    reached = [cursor for cursor in cursors if cursor <= last.cursor]
+    return (max(reached), "") if reached else (BEGINNING, "ahead_of_end")
 
 
 def _stream(edge: Edge, chunks: Any, headers: dict[str, str]) -> EventStream:

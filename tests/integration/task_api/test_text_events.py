@@ -85,6 +85,10 @@ CURSORS = [
     ("9" * 5000, "", 200, "0.0", "!malformed_cursor abc$"),
     ("2.1", "", 200, "0.0", "!ahead_of_end abc$"),
     ("", "7.7", 200, "0.0", "!ahead_of_end abc$"),
+    ("8.8", "7.7", 200, "0.0", "!ahead_of_end abc$"),
+    ("1.2", "7.7", 200, "1.2", "c$"),
+    ("7.7", "1.2", 200, "1.2", "c$"),
+    (END, "7.7", 204, "", ""),
 ]
 """Last-Event-ID, ?after=, then the status, the start and what is seen of the text a, b, c."""
 
