@@ -30,7 +30,7 @@ test: $(VENV)/.dev check ## Run the checks and all test layers on real engines
 	$(BIN)/python -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 unit: $(VENV)/.dev ## Run the unit tests alone
-	$(BIN)/python -m pytest tests/unit -q $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/unit -q -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 check: lint ## Lint, types, architecture, protocol and generated code
 	$(BIN)/mypy

@@ -132,7 +132,7 @@ async def test_a_thread_is_asked_to_stop_and_may_clean_up(api: RunningTaskApi) -
 
 
 async def test_a_handler_that_never_ends_is_stopped_by_cancel_budget_and_deadline(
-    api: RunningTaskApi,
+    api: RunningTaskApi, request: pytest.FixtureRequest
 ) -> None:
     worker = impatient_worker(api)
 
@@ -149,6 +149,7 @@ async def test_a_handler_that_never_ends_is_stopped_by_cancel_budget_and_deadlin
     worker.handler("thread")(plain_handlers.never_end)
     worker.handler("process", process=True)(plain_handlers.never_end)
     worker.handler("budget", process=True, budget=timedelta(seconds=1))(plain_handlers.never_end)
+    request.addfinalizer(plain_handlers.LET_GO.set)  # else its thread takes a core from every later test
     async with running_worker(worker):
         deadline = Timestamp()
         deadline.FromDatetime(datetime.now(UTC) + timedelta(seconds=3))
