@@ -10,8 +10,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PROTOS := $(shell find protos -name '*.proto' | sort)
 GEN = -Iprotos --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1) $(PROTOS)
-COMPILE := $(BIN)/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-trusted-host \
-	--no-emit-find-links --strip-extras --allow-unsafe
+COMPILE := $(BIN)/pip-compile -q --generate-hashes --no-emit-index-url --no-emit-options \
+	--strip-extras --allow-unsafe
 PYTEST_ARGS ?=
 UP_ARGS ?=
 
