@@ -65,7 +65,7 @@ bench: $(VENV)/.dev ## Run the benchmarks; each prints ratios measured in one ru
 soak: $(VENV)/.dev ## Run the long and large forms of the tests
 	$(BIN)/python -m pytest tests -m soak --timeout 3600 $(PYTEST_ARGS)
 
-lock: $(VENV)/.dev ## Pin the dependencies again
+lock: $(BIN)/pip-compile ## Pin the dependencies again
 	CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) -o requirements/runtime.lock pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra build --extra engines --extra dev \
 		-c requirements/runtime.lock -o requirements/dev.lock pyproject.toml
@@ -82,6 +82,9 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) -V 2>&1). Set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+
+$(BIN)/pip-compile: | $(BIN)/python
+	$(PIP) install --quiet pip-tools==7.6.2
 
 $(VENV)/.up: requirements/up.lock pyproject.toml | $(BIN)/python
 	$(PIP) install --quiet --require-hashes -r requirements/up.lock
