@@ -22,6 +22,7 @@ import redis.exceptions
 
 from devengines.valkey import ValkeyProcess
 from lease_service.domain.model import AuditEvent
+from lease_service.loops.audit_drain import NO_EVENT
 from lease_service.store.keys import PROBE_POOL, pool_keys
 from lease_service.store.redis import RedisSlots
 from servicekit.redis import Redis
@@ -193,6 +194,7 @@ async def audit(leases: RedisSlots, ledgers: dict[str, Ledger]) -> None:
         while events := await leases.read_audit(pool, 1_000):
             ledger.replay(events)
             await leases.trim_audit(pool, events[-1].event_id)
+        await leases.trim_audit(pool, NO_EVENT)
 
 
 async def keep_auditing(leases: RedisSlots, ledgers: dict[str, Ledger]) -> None:

@@ -102,19 +102,14 @@ def policy(
         raise typer.BadParameter("name the scope whose capacity changes", param_hint="SCOPE")
 
     async def work(clients: Clients) -> lease_pb2.SetPolicyResponse:
-        lifetime, based_on = max_lifetime_ms, version
-        if (
-            lifetime is None
-        ):  # a request can't say "as stored": what is read is kept, if nobody changes it meanwhile
-            stored = next((row for row in await _policies(clients, pool) if row.scope == scope), None)
-            lifetime = stored.max_lifetime_ms if stored else 0
-            based_on = version or (stored.version if stored else 0)
+        # A request can't leave the lifetime as it is stored: it is read, and kept if nobody changes it meanwhile.
+        stored = None if max_lifetime_ms is not None else await _policy(clients, pool, scope)
         request = lease_pb2.SetPolicyRequest(
             pool=pool,
             scope=scope,
             capacity=capacity,
-            max_lifetime_ms=lifetime,
-            expected_version=based_on,
+            max_lifetime_ms=stored.max_lifetime_ms if stored else max_lifetime_ms or 0,
+            expected_version=version or (stored.version if stored else 0),
             actor=actor(),
             reason=reason,
             max_waiting=max_waiting,
@@ -197,6 +192,10 @@ def _list_waiters(pool: str, limit: int, *, as_json: bool) -> None:
 
 async def _policies(clients: Clients, pool: str) -> Sequence[lease_pb2.Policy]:
     return (await clients.lease.GetPolicy(lease_pb2.GetPolicyRequest(pool=pool))).policies
+
+
+async def _policy(clients: Clients, pool: str, scope: str) -> lease_pb2.Policy | None:
+    return next((row for row in await _policies(clients, pool) if row.scope == scope), None)
 
 
 def _print_policies(policies: Sequence[lease_pb2.Policy], *, as_json: bool) -> None:

@@ -9,6 +9,8 @@ from servicekit.clock import Clock
 
 _PURGE_EVERY_SECONDS = 600.0
 _PURGE_ROWS = 5_000
+NO_EVENT = "0-0"
+"""Before every event: trimming up to it only removes a stream that is empty."""
 
 
 class AuditSource(Protocol):
@@ -23,7 +25,7 @@ class AuditSource(Protocol):
         ...
 
     async def trim_audit(self, pool: str, last_id: str) -> int:
-        """Forget events up to an id; returns how many are left."""
+        """Forget events up to an id, and the stream once it is empty; returns how many are left."""
         ...
 
 
@@ -75,6 +77,7 @@ class AuditDrain:
     async def _drain(self, pool: str) -> bool:
         events = await self._source.read_audit(pool, self._batch)
         if not events:
+            await self._source.trim_audit(pool, NO_EVENT)
             return False
         await self._target.put_audit(events)
         await self._source.trim_audit(pool, events[-1].event_id)

@@ -276,7 +276,7 @@ class RedisSlots:
         return [pool for pool, there in zip(pools, present, strict=True) if there]
 
     async def trim_audit(self, pool: str, last_id: str) -> int:
-        """Forget audit events up to an id; returns how many are left."""
+        """Forget audit events up to an id, and the stream once it is empty; returns how many are left."""
         left: int = await self._run(self._audit_trim, pool, [last_id])
         return left
 

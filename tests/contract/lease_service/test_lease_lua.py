@@ -1,12 +1,16 @@
 """Every script on a real engine: the rules that may never break, one by one."""
 
+from itertools import pairwise
+
 import pytest
 
 from lease_service.domain.model import Outcome, PoolPolicies, Renewal, RenewItem
+from lease_service.loops.audit_drain import NO_EVENT
 from lease_service.store.keys import pool_keys
 from lease_service.store.redis import RedisSlots
 from servicekit.redis import Redis
 from tests.support.lease import POOL, RedisClock, claim_of, open_pool, policies_of, tokens, weights
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.parametrize("topology", ["single", "cluster"], indirect=True)
 
@@ -264,7 +268,26 @@ async def test_audit_tells_what_happened_and_is_forgotten_when_stored(
     assert await leases.pools_with_audit([POOL, "other"]) == [POOL]
     assert await leases.trim_audit(POOL, events[2].event_id) == 4
     assert await leases.trim_audit(POOL, events[-1].event_id) == 0
-    assert await server.client.exists(pool_keys(POOL)[6]) == 0
+
+    async def gone() -> bool:
+        await leases.trim_audit(POOL, NO_EVENT)
+        return await server.client.exists(pool_keys(POOL)[6]) == 0
+
+    assert await eventually(gone)
+
+
+async def test_no_two_audit_events_share_an_id_however_fast_they_are_stored(real_leases: RedisSlots) -> None:
+    """An emptied stream that was removed within a millisecond gave the next event an id that was stored before."""
+    policies, seen = policies_of(poll=1), []
+    await open_pool(real_leases, policies)
+    for token in tokens(150):
+        await real_leases.acquire(claim_of(weight=1), [token], policies)
+        await real_leases.release(POOL, [token])
+        events = await real_leases.read_audit(POOL, 10)
+        seen += [(*map(int, event.event_id.split("-")),) for event in events]
+        await real_leases.trim_audit(POOL, events[-1].event_id)
+    assert len(seen) == 300
+    assert all(earlier < later for earlier, later in pairwise(seen))
 
 
 async def test_all_keys_of_a_pool_share_its_hash_tag_and_are_declared(
